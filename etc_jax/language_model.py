@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,12 +73,16 @@ class LanguageModel:
         """
         prompt = np.array([self.codec.encode(text)], np.int32)
         options = self.options(how, prompt.shape[1])
-        params = jax.tree.map(jnp.asarray, self.params)  # moved to the device once
         written = generation.write(
-            self.decoder, params, prompt, options, sampling.key(seed)
+            self.decoder, self._on_device, prompt, options, sampling.key(seed)
         )
         texts = zip(np.asarray(written.tokens[0]), written.lengths[0], strict=True)
         return [self._text(ids[:n], options.rules.eos_ids) for ids, n in texts]
+
+    @functools.cached_property
+    def _on_device(self) -> Any:
+        """The parameters, moved there once for all prompts."""
+        return jax.tree.map(jnp.asarray, self.params)
 
     def options(self, how: Mapping[str, Any], prompt_length: int) -> Options:
         """How a prompt of so many tokens is continued.

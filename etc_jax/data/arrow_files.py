@@ -7,7 +7,6 @@ class, dates and decimals their texts, bytes stay bytes. Needs pyarrow (extra pa
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from etc_jax import extras
+from etc_jax import extras, strict_json
 from etc_jax.data.input_files import (
     CHUNK_BYTES,
     BadRecordError,
@@ -87,7 +86,7 @@ def _split_of(file: pathlib.Path) -> str:
 
 def _saved_files(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
-        state = json.loads((folder / _SAVED).read_text(encoding="utf-8"))
+        state = strict_json.loads((folder / _SAVED).read_text(encoding="utf-8"))
         names = [file["filename"] for file in state["_data_files"]]
     except (ValueError, KeyError, TypeError) as e:
         raise BadRecordError(
@@ -205,7 +204,12 @@ def _converters(types: ModuleType, schema: Any) -> dict[str, ConvertFn]:
             "broken header", f"columns of one name: {', '.join(schema.names)}"
         )
     about = (schema.metadata or {}).get(b"huggingface", b"{}")
-    features = json.loads(about).get("info", {}).get("features") or {}
+    try:
+        features = strict_json.loads(about).get("info", {}).get("features") or {}
+    except (ValueError, AttributeError) as e:
+        raise BadRecordError(
+            "broken header", f"what `datasets` wrote of the columns: {e}; save it again"
+        ) from e
     made = {
         field.name: _converter(types, field.type, features.get(field.name))
         for field in schema

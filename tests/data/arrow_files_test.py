@@ -157,6 +157,14 @@ def test_a_broken_file_is_one_error(form, left, tmp_path):
         list(arrow_files.read_rows(tmp_path / f"none{path.suffix}"))
 
 
+@pytest.mark.parametrize("about", ["{", "[]", "[" * 100_000])
+def test_broken_notes_on_columns_are_one_error(about, tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"text": ["red"]}, metadata={"huggingface": about}), path)
+    with pytest.raises(BadRecordError, match="broken header: .*x.parquet, after row 0"):
+        list(arrow_files.read_rows(path))
+
+
 def test_without_pyarrow_there_is_one_error(tmp_path, monkeypatch):
     path = parquet(tmp_path / "a.parquet", table())
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -24,9 +24,7 @@ def with_special_tokens(tokenizer: Tokenizer) -> GrownTokenizer:
     Args:
       tokenizer: of any kind, to which special tokens in a text are plain text.
     """
-    grown = tokenizer if isinstance(tokenizer, GrownTokenizer) else None
-    base = tokenizer if grown is None else grown.base
-    found = {x["content"]: x for x in grown.found} if grown else {}
+    base, found = _base_and_found(tokenizer)
     found |= _special_tokens(base, tokenizer)
     return GrownTokenizer(base, list(tokenizer.added_ids), list(found.values()))
 
@@ -37,10 +35,8 @@ def ids_outside_texts(tokenizer: Tokenizer) -> frozenset[int]:
 
     Of `with_special_tokens` there are none: its texts may have each of them.
     """
-    grown = tokenizer if isinstance(tokenizer, GrownTokenizer) else None
-    base = tokenizer if grown is None else grown.base
-    found = {x["content"] for x in grown.found} if grown else set()
-    special = _special_tokens(base, tokenizer).keys() - found
+    base, found = _base_and_found(tokenizer)
+    special = _special_tokens(base, tokenizer).keys() - found.keys()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     return frozenset(i for i, piece in enumerate(pieces) if piece in special)
 
@@ -57,6 +53,13 @@ def special_token(piece: str, base: Tokenizer) -> dict[str, Any]:
     strips = piece == base.special.mask and base.special == BYTE_LEVEL and not base.hub
     flags = dict.fromkeys(FLAGS, False) | {"lstrip": strips}
     return {"content": piece, **flags, "special": True}
+
+
+def _base_and_found(tokenizer: Tokenizer) -> tuple[Tokenizer, dict[str, Any]]:
+    """The tokenizer of the vocabulary, and {token: flags} of what texts may have."""
+    if not isinstance(tokenizer, GrownTokenizer):
+        return tokenizer, {}
+    return tokenizer.base, {x["content"]: x for x in tokenizer.found}
 
 
 def _special_tokens(base: Tokenizer, tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
