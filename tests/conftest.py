@@ -24,6 +24,8 @@ import pytest  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
+from etc_jax import registry  # noqa: E402
+
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
@@ -61,6 +63,12 @@ def slices_that_are_not_compiled():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replica_slices.ReplicaSlice, "data", data)
         yield
+
+
+@pytest.fixture(autouse=True)
+def modules_named_by_one_test(monkeypatch):
+    """What a test names by --plugin is not imported by the programs of the next."""
+    monkeypatch.setattr(registry, "_NAMED", [])
 
 
 @pytest.fixture

@@ -279,7 +279,6 @@ def planted(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("")
-    monkeypatch.setattr(registry, "_NAMED", [])
     yield ran
     for name in ("planted", "planted.bomb"):
         sys.modules.pop(name, None)
