@@ -43,7 +43,7 @@ EXTRAS = {
     "tensorboard": ["tensorboardX>=2.6"],
     "wandb": [WANDB],
     "metrics": METRICS,
-    # Clusters of similar documents, for `etc_jax.corpora link`.
+    # Clusters of similar documents, for `etc-jax corpora link`.
     "corpora": [SKLEARN],
     # Parquet and Arrow files, as `datasets` has them.
     "parquet": [PYARROW],

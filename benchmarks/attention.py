@@ -31,8 +31,8 @@ from benchmarks.harness import Side
 from benchmarks.memory import MIB
 from benchmarks.problem import Sizes
 from benchmarks.sides_jax import Compiled, joined, split
+from etc_jax.base.types import Pieces, Rows
 from etc_jax.ops.attention import global_local
-from etc_jax.types import Pieces, Rows
 
 MODES = {"forward": False, "forward_backward": True}
 SIDES = ("etc", "etc_dense", "jax_dpa", "jax_given_bias")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.cpc_ablation --workdir=runs/cpc_ablation --out=ablation.json
 
-Trains `configs/quickstart.py` and `configs/quickstart.py:no_cpc` once a seed, one after
+Trains `--config=quickstart` and `--config=quickstart:no_cpc` once a seed, one after
 the other, and compares what their final reports say of 256 held-back sentences: how
 often the nearest other summary is one of the same document, for sentences encoded
 alone and for masked ones in their documents, and how often CPC finds the masked
@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import finetuning_runs, report, rows
 from etc_jax.config import Config
-from etc_jax.configs import quickstart
+from etc_jax.configs.quickstart import quickstart
 
 # Row -> variant of the config, and the name of the column.
 VARIANTS = {"with_cpc": "", "no_cpc": "no_cpc"}

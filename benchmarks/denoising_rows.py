@@ -5,13 +5,13 @@
     python -m benchmarks.denoising_rows --study=attention --paths='books/*.jsonl.gz' \\
         --out=attention.json
 
-Trains `configs/denoising.py:short`, made smaller, on long documents (JSON lines with
+Trains `--config=denoising:short`, made smaller, on long documents (JSON lines with
 `text`), of each of which the end is held back; the loss is that of missing tokens of
 held-back text, in nats. Rows of --study=corpora (Xiong et al. 2022, table 2):
 
   long    the documents as they are
   random  passages of them; packing puts together those whose lengths fit
-  linked  passages, each followed by the most similar ones (`etc_jax.corpora link`)
+  linked  passages, each followed by the most similar ones (`etc-jax corpora link`)
 
 Each is evaluated on its own held-back text, as in section 3.3, and on that of the
 others. Rows of --study=attention (table 1) are what the encoder sees, of the long
@@ -38,9 +38,10 @@ import numpy as np
 from etils import epath
 
 from benchmarks import finetuning_runs, rows
-from etc_jax import corpora, registry
+from etc_jax.base import registry
+from etc_jax.cli import corpora
 from etc_jax.config import Config
-from etc_jax.configs import denoising
+from etc_jax.configs.text_to_text import denoising
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers import wordpiece_training
 from etc_jax.data.whole_files import whole, whole_text

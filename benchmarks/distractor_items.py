@@ -18,7 +18,7 @@ import ml_collections
 
 from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, frequent_words
 from etc_jax import config as config_lib
-from etc_jax import prepare as windows
+from etc_jax.cli import prepare as windows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task

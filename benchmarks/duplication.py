@@ -3,7 +3,7 @@
     python -m benchmarks.duplication --short --out=duplication.json
     python -m benchmarks.duplication --seeds=0 --rows=lsh4 --out=duplication.json
 
-Trains `configs/reformer_duplication.py` with full attention and with 4, 2 and 1 rounds
+Trains `--config=reformer_duplication` with full attention and with 4, 2 and 1 rounds
 of hashing, and counts with each trained model the symbols of the second half that it
 predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the metrics of
 the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
@@ -26,10 +26,10 @@ import numpy as np
 
 from benchmarks import finetuning_runs, rows
 from etc_jax.config import Config
-from etc_jax.configs import reformer_duplication
+from etc_jax.configs.reformer import reformer_duplication
 from etc_jax.data.bytes.duplication import DuplicationReader
-from etc_jax.models.reformer import ReformerLm
-from etc_jax.models.reformer_config import ReformerConfig
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.training.checkpoints.saved_params import read_params
 
 # Of the paper, in percent: trained -> evaluated.

@@ -17,13 +17,14 @@ from typing import Any
 import ml_collections
 
 from etc_jax import config as config_lib
-from etc_jax import evaluate, prepare
+from etc_jax.cli import evaluate, prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.tasks.synthetic.maker import write_records
-from etc_jax.training import metrics, workdir
+from etc_jax.training import workdir
 from etc_jax.training.errors import PREEMPTED, RunError
+from etc_jax.training.reporting import metrics
 from etc_jax.training.run import train_and_evaluate
 
 SPENT = "spent.json"
@@ -171,16 +172,16 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert(*argv: str) -> None:
-    """Runs `etc_jax.convert` in a process of its own.
+    """Runs `etc-jax convert` in a process of its own.
 
     There it leaves the accelerator to the process that trains.
 
     Raises:
       RunError: if it refuses, which says why.
     """
-    command = [sys.executable, "-m", "etc_jax.convert", *argv]
+    command = [sys.executable, "-m", "etc_jax.cli.convert", *argv]
     if code := subprocess.run(command).returncode:
-        raise RunError(f"etc_jax.convert {argv[0]} ended with {code}; see above")
+        raise RunError(f"etc_jax.cli.convert {argv[0]} ended with {code}; see above")
 
 
 def train(config: config_lib.Config, folder: pathlib.Path) -> Spent:
@@ -238,14 +239,14 @@ def official_scores(
       threshold: of decoding; None: the best one for these records.
 
     Raises:
-      RunError: if `etc_jax.evaluate` refuses, which says why.
+      RunError: if `etc-jax evaluate` refuses, which says why.
     """
     argv = [f"--model={folder}", f"--out={out}", *map(str, files)]
     if threshold is not None:
         argv.append(f"--threshold={threshold}")
     code = evaluate.main(argv)
     if code:
-        raise RunError(f"etc_jax.evaluate of {folder} ended with {code}; see above")
+        raise RunError(f"etc_jax.cli.evaluate of {folder} ended with {code}; see above")
     return json.loads((out / evaluate.SCORES).read_text())["metrics"]
 
 

@@ -26,11 +26,12 @@ import numpy as np
 from benchmarks import beside_transformers, report
 from benchmarks.harness import Floor, Side, WrongSideError
 from benchmarks.seq2seq_step import random_params
-from etc_jax import decoding, generation, registry
-from etc_jax.beam_search import Beams
-from etc_jax.generation import Options
-from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from etc_jax.models.encoder_decoder_sizes import SIZES
+from etc_jax.base import registry
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.beam_search import Beams
+from etc_jax.generation.loop import Options
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder.sizes import SIZES
 
 LENGTHS = {"bart_base": 1024, "led_base": 4096, "long_t5_tglobal_base": 4096}
 # How many times the time of this library: (in all, decoding alone; None: no floor).

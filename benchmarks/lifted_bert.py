@@ -10,7 +10,7 @@ several steps (see `benchmarks.lifted_bert_items`):
   etc                 lifted as in the ETC paper (section 3.6), gone on with MLM + CPC
                       on --text, inputs of --long_length tokens
   etc_lifted_only     the same without going on
-  bert_512            the same BERT as it is, in the form of `configs/bert_base_nq.py`:
+  bert_512            the same BERT as it is, in the form of `--config=bert_base_nq`:
                       every token sees every other, absolute positions, exact gelu;
                       flat inputs cut at --short_length tokens. Heads read global tokens
                       for sentences, candidates and the question: each sees its own long

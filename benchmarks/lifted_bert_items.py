@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.whole_files import write_whole
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import hotpotqa, wikihop
-from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa
-from etc_jax.tasks.synthetic import wikihop as invented_wikihop
+from etc_jax.tasks.synthetic import (
+    hotpotqa as invented_hotpotqa,
+    wikihop as invented_wikihop,
+)
 from etc_jax.tasks.synthetic.maker import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()

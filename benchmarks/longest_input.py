@@ -20,8 +20,7 @@ from typing import Any
 import jax
 
 from benchmarks import report, tpu_compile
-from etc_jax.training.preflight import device_memory, hardware
-from etc_jax.training.preflight import topology as topology_lib
+from etc_jax.training.preflight import device_memory, hardware, topology as topology_lib
 
 PAPER = {"base": 22_656, "base_shared": None, "large": 8_448}
 _SHOWN = 5

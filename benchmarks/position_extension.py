@@ -4,7 +4,7 @@
     python -m benchmarks.position_extension --paths=books.txt --source=bytes
 
 Trains a small RoBERTa on masked tokens of a text at 128 positions, extends it to a
-Longformer of eight times as many (`etc_jax.convert extend`), once with the learnt
+Longformer of eight times as many (`etc-jax convert extend`), once with the learnt
 positions copied and once with random ones after them, and counts the loss of masked
 tokens before, at once after that, and after some further steps; beside it the entropy
 of the masked tokens themselves, which a model has that knows no more than how often
@@ -34,7 +34,7 @@ from etils import epath
 
 from benchmarks import finetuning_runs, report, rows
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import Extension, extend
 from etc_jax.data.text.cache import TOKENIZER

@@ -3,7 +3,7 @@
     python -m benchmarks.predict_memory --command=evaluate --megabytes=500
     python -m benchmarks.predict_memory --command=predict --megabytes=100
 
-See `benchmarks.file_memory`. `etc_jax.evaluate` or `etc_jax.predict --json` answers the
+See `benchmarks.file_memory`. `etc-jax evaluate` or `etc-jax predict --json` answers the
 file with the smallest ETC there can be, whose parameters are random: inputs are as long
 as those of the paper, only the model is not. Evaluation reads all of the file before:
 that ids and gold answers are few bytes is to be seen by files of two sizes.
@@ -41,7 +41,7 @@ _ENCODER = {
 
 
 def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
-    """A model that was never trained, as `etc_jax.convert --export` saves one."""
+    """A model that was never trained, as `etc-jax convert --export` saves one."""
     sizes = task_lib.find_task(task).sizes
     vocab_size = open_tokenizer(tokenizer_file).vocab_size
     values = config_lib.default_config()

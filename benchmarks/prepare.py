@@ -31,7 +31,7 @@ import numpy as np
 import tokenizers
 
 from benchmarks import harness, report
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.text.sentences import split_sentences
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
 from etc_jax.datasets import task as task_lib

@@ -1,4 +1,4 @@
-"""Memory of `etc_jax.prepare` over a long file: does it grow with the file?
+"""Memory of `etc-jax prepare` over a long file: does it grow with the file?
 
     python -m benchmarks.prepare_memory --megabytes=2000 --workers=2
     python -m benchmarks.prepare_memory --task=natural_questions --megabytes=2000 --gzip
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from benchmarks import file_memory, memory
 from benchmarks.long_files import LongFile
 from benchmarks.memory import Growth, Watched
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets import task as task_lib
 

@@ -24,7 +24,7 @@ from benchmarks.reformer_parts import (
 )
 from benchmarks.sides_jax import Compiled
 from etc_jax.conversion.families.reformer import import_hf
-from etc_jax.models.reformer import ReformerConfig
+from etc_jax.models.reformer.body import ReformerConfig
 from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 
 

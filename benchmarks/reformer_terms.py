@@ -22,7 +22,7 @@ from benchmarks.reformer_parts import (
     small_config,
 )
 from benchmarks.sides_jax import Compiled
-from etc_jax.models.reformer import ReformerConfig
+from etc_jax.models.reformer.body import ReformerConfig
 
 # By how much a measured exponent may be above a bound: parts of a step that the tables
 # leave out, and noise of times.

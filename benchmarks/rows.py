@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import finetuning_runs, report
 from benchmarks.finetuning_runs import Spent
 from etc_jax.config import Config
-from etc_jax.configs import quickstart_wikihop
+from etc_jax.configs.quickstart import quickstart_wikihop
 from etc_jax.data.windows.cache import WindowCache
 
 MODEL = quickstart_wikihop.MODEL

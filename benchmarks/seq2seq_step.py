@@ -28,9 +28,9 @@ from benchmarks import beside_transformers, report
 from benchmarks.harness import Floor, Side
 from benchmarks.sides_jax import Compiled
 from etc_jax.conversion.families import encoder_decoder as conversion
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from etc_jax.models.encoder_decoder_sizes import SIZES
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder.sizes import SIZES
 from etc_jax.objectives.seq2seq import shifted_right
 
 MODELS = ("led_base", "long_t5_tglobal_base")

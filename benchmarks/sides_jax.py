@@ -11,9 +11,18 @@ import numpy as np
 
 from benchmarks import problem
 from benchmarks.problem import Sizes
-from etc_jax import builders
-from etc_jax.structure import Rules, Structure, as_columns, as_rows, g2g, g2l, l2g, l2l
-from etc_jax.types import LabelTable, Rows
+from etc_jax.base.types import LabelTable, Rows
+from etc_jax.structure import (
+    Rules,
+    Structure,
+    as_columns,
+    as_rows,
+    builders,
+    g2g,
+    g2l,
+    l2g,
+    l2l,
+)
 
 Array = jax.Array
 # As far below any logit as float32 allows without becoming -inf in a sum.

@@ -10,6 +10,7 @@ from flax import linen as nn
 from benchmarks import problem
 from benchmarks.problem import Sizes
 from benchmarks.sides_jax import label_tables
+from etc_jax.base.types import Rows
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
@@ -19,9 +20,8 @@ from etc_jax.layers.self_attention import (
     SequenceInputs,
     Sparse,
 )
-from etc_jax.models.etc import STREAMS
+from etc_jax.models.etc.body import STREAMS
 from etc_jax.structure import Rules, Structure
-from etc_jax.types import Rows
 
 Weights = Mapping[str, jax.Array]
 # Layers over one sequence; the last one is an oracle, which looks at all pairs.

@@ -22,9 +22,9 @@ from benchmarks import report, scaling
 from benchmarks.harness import Floor, Side
 from benchmarks.seq2seq_step import random_params
 from benchmarks.sides_jax import Compiled
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_sizes import SIZES
-from etc_jax.models.sled_config import SledConfig
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.sled.config import SledConfig
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 EXPONENT = 1.05

@@ -32,8 +32,7 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import hotpotqa, wikihop
-from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa
-from etc_jax.tasks.synthetic import teachers
+from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa, teachers
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from benchmarks import report
 from etc_jax import structure as st
-from etc_jax.models import etc
+from etc_jax.models.etc import body as etc
 from etc_jax.training.preflight import topology as topology_lib
 
 LEARNING_RATE = 1e-3

@@ -8,7 +8,7 @@ Rows of table 2 of the ETC paper, from scratch, on invented articles:
 
   etc            ETC that sees an article in one window, four times as long as --window
   etc_windows    the same model over windows of --window tokens, a quarter of that apart
-  bert_windows   the sliding-window baseline, as in configs/bert_base_nq.py: every token
+  bert_windows   the sliding-window baseline, as in --config=bert_base_nq: every token
                  of a window sees every other, positions are absolute, there are no
                  labels, no global token but [CLS], and one projection for everything
 
@@ -34,7 +34,7 @@ from typing import Any
 
 from benchmarks import rows, window_items
 from benchmarks.window_items import LONG_WINDOWS
-from etc_jax import prepare as windows
+from etc_jax.cli import prepare as windows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
@@ -60,8 +60,8 @@ class Row:
     Attributes:
       sizes: of an input.
       model: fields of `EtcConfig` that differ from the first row.
-      options: of `etc_jax.prepare`, for all records.
-      drawn: of `etc_jax.prepare`, for the records that are trained on.
+      options: of `etc-jax prepare`, for all records.
+      drawn: of `etc-jax prepare`, for the records that are trained on.
     """
 
     sizes: StructuredSizes

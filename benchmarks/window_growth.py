@@ -4,7 +4,7 @@
     python -m benchmarks.window_growth --file=text8 --size=stage1 --steps=150000 \\
         --seeds=0 --rows=increasing,dilation --out=window_growth.json
 
-Trains `configs/longformer_charlm.py` with windows that narrow from the bottom layer to
+Trains `--config=longformer_charlm` with windows that narrow from the bottom layer to
 the top one, are of one width, or widen, without dilation, and the last with two dilated
 heads in the upper layers; prints bits a byte on the validation part of the file, beside
 the paper's, which trains stage1 on text8 for 150,000 steps. --size=short, the default,
@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks import finetuning_runs, rows
 from etc_jax.config import Config
-from etc_jax.configs import longformer_charlm
+from etc_jax.configs.longformer import longformer_charlm
 
 # Bits a character of the paper on the validation part of text8.
 PAPER = {"decreasing": 1.24, "fixed": 1.23, "increasing": 1.21, "dilation": 1.20}

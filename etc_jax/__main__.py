@@ -11,25 +11,25 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from etc_jax import command_line
+from etc_jax.cli import command_line
 
 # Subcommand -> the module with its `main`, which `python -m` runs too. The first line
 # of the module's docstring is what --help says.
 COMMANDS = {
-    "train": "etc_jax.train",
-    "evaluate": "etc_jax.evaluate",
-    "predict": "etc_jax.predict",
-    "generate": "etc_jax.generate",
-    "embed": "etc_jax.embed",
-    "prepare": "etc_jax.prepare",
+    "train": "etc_jax.cli.train",
+    "evaluate": "etc_jax.cli.evaluate",
+    "predict": "etc_jax.cli.predict",
+    "generate": "etc_jax.cli.generate",
+    "embed": "etc_jax.cli.embed",
+    "prepare": "etc_jax.cli.prepare",
     "stats": "etc_jax.tasks.stats",
     "upper_bound": "etc_jax.tasks.upper_bound",
     "synthetic": "etc_jax.tasks.synthetic.__main__",
-    "corpora": "etc_jax.corpora",
-    "inspect": "etc_jax.inspect",
-    "convert": "etc_jax.convert",
-    "extend": "etc_jax.extend",
-    "grow": "etc_jax.grow",
+    "corpora": "etc_jax.cli.corpora",
+    "inspect": "etc_jax.cli.inspect",
+    "convert": "etc_jax.cli.convert",
+    "extend": "etc_jax.cli.extend",
+    "grow": "etc_jax.cli.grow",
 }
 _USAGE = "etc-jax COMMAND [--FLAG=VALUE ...]"
 

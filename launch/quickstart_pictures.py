@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from etc_jax.tasks.synthetic.teachers import TeachersSizes
-from etc_jax.training.curves import draw_panels, figure
+from etc_jax.training.reporting.curves import draw_panels, figure
 from launch.quickstart_questions import RUNS, SHOWN, Questions
 from launch.quickstart_runs import Workdir
 
@@ -73,7 +73,7 @@ def _real(structure) -> np.ndarray:
 
 def _kinds(structure, rules) -> np.ndarray:
     """Number of each pair's kind in `_KINDS`, for the tokens that are no padding."""
-    from etc_jax import drawing
+    from etc_jax.cli import drawing
 
     n, g = structure.long_length, structure.global_length
     labels = drawing.label_matrix(structure, rules, n, g)

@@ -21,7 +21,7 @@ from typing import Any
 
 from etc_jax import config as config_lib
 from etc_jax.config import flat_items
-from etc_jax.configs import quickstart_wikihop
+from etc_jax.configs.quickstart import quickstart_wikihop
 from etc_jax.data.array_folder import TOKENIZER
 from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
 from etc_jax.structure import Rules
@@ -169,7 +169,7 @@ class Questions:
     def _prepare(self, split: str) -> list[str]:
         data = quickstart_wikihop.get_config().data
         return [
-            *_command("etc_jax.prepare"),
+            *_command("etc_jax.cli.prepare"),
             "--task=wikihop",
             f"--tokenizer={self.pretraining.folder / TOKENIZER}",
             f"--out={self.cache(split)}",
@@ -188,7 +188,7 @@ class Questions:
         if vocab_size != fields()["data.vocab_size"]:
             values |= {"data.vocab_size": vocab_size, "model.vocab_size": vocab_size}
         return [
-            *_command("etc_jax.train"),
+            *_command("etc_jax.cli.train"),
             f"--config={CONFIG}:{RUNS[name]}".removesuffix(":"),
             f"--workdir={self.folder / name}",
             *(f"--config.{path}={value}" for path, value in values.items()),
@@ -197,7 +197,7 @@ class Questions:
 
     def _evaluate(self, name: str) -> list[str]:
         return [
-            *_command("etc_jax.evaluate"),
+            *_command("etc_jax.cli.evaluate"),
             f"--model={self.folder / name}",
             f"--out={self.folder / name / _EVALUATION}",
             "--workers=0",
@@ -206,7 +206,7 @@ class Questions:
 
     def _predict(self) -> list[str]:
         return [
-            *_command("etc_jax.predict"),
+            *_command("etc_jax.cli.predict"),
             f"--model={self.folder / 'structured'}",
             f"--html={self.page}",
             str(self.raw("shown")),

@@ -24,7 +24,7 @@ import pytest  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
-from etc_jax import registry  # noqa: E402
+from etc_jax.base import registry  # noqa: E402
 
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)

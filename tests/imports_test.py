@@ -3,13 +3,12 @@
 import ast
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
+from repository import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "etc_jax"
 # CPU time of importing all of etc_jax, to that of importing what it requires, both from
 # bytecode: a ratio of one process, which is the same on a slow machine.
@@ -111,7 +110,7 @@ def test_the_block_works():
 
 
 def test_kernels_are_imported_where_they_are_used():
-    text = "import sys; from etc_jax.models import encoder, etc; "
+    text = "import sys; import etc_jax.models.encoder.body; "
     text += "sys.exit('jax.experimental.pallas.triton' in sys.modules)"
     subprocess.run([sys.executable, "-c", text], cwd=ROOT, check=True)
 
@@ -124,129 +123,53 @@ def test_importing_everything_adds_less_than_what_it_requires(imports):
     assert mib < MAX_MIB
 
 
-# Part of the package -> parts that it may import besides itself. A part is the first
-# name below etc_jax: a package or a module.
-BASE = {
-    *("command_line", "field_texts"),
-    *("local_paths", "types", "registry", "model_fields", "strict_json", "terminal"),
-    *("config_upgrades", "extras", "cores"),
-}
-OPS = BASE | {"structure", "sharding"}
-LAYERS = OPS | {"ops", "weight_gathering"}
-MODELS = LAYERS | {"layers"}
-CONFIG = BASE | {"sharding", "config_fields", "config_sections", "config_kinds"}
-# conversion: models that it saved are read.
-TRAINING = BASE | {
-    *("sharding", "batch_sharding", "weight_gathering"),
-    *("config", "config_fields", "config_kinds", "conversion"),
-}
-OBJECTIVES = (
-    MODELS
-    | TRAINING
-    | {"models", "data", "config_sections", "training", "builders", "datasets"}
-    | {"formats", "decoding", "generation", "generation_config", "config_checks"}
-    | {"model_source"}
-)
-PREDICTION = OBJECTIVES | {"objectives", "conversion", "scoring"}
-COMMANDS = {"encoder_source", "model_commands", "model_source"}
+# Room, the first name below etc_jax -> rooms that it may import besides itself. A room
+# imports only those above it.
+FILES = {"base", "config", "data", "datasets", "training"}
 ALLOWED = {
-    "extras": set(),
-    "cores": set(),
-    "types": set(),
-    "local_paths": set(),
-    # The parser and the errors of all commands.
-    "command_line": {"local_paths", "registry", "terminal"},
-    "field_texts": set(),
-    "model_fields": set(),
-    "registry": set(),
-    "strict_json": set(),
-    "config_upgrades": {"registry"},
-    "terminal": {"registry"},
-    "structure": BASE,
-    "sharding": BASE,
-    "batch_sharding": BASE | {"sharding"},
-    "weight_gathering": BASE | {"sharding"},
-    "builders": BASE | {"structure"},
-    "ops": OPS,
-    "layers": LAYERS,
-    "models": MODELS,
-    "config_fields": BASE,
-    "config_sections": BASE | {"config_fields"},
-    "config_kinds": BASE | {"config_fields", "config_sections"},
-    "config_checks": CONFIG,
-    "config": CONFIG | {"config_checks"},
-    "recipes": MODELS | {"config", "models"},
-    "prepared_recipes": (
-        MODELS
-        | {"config", "models", "recipes", "conversion", "data", "datasets"}
-        | {"model_source"}
-    ),
-    # config_sections: a source of data has a section of its own.
-    "data": BASE | {"structure", "config_fields", "config_sections"},
-    "training": TRAINING,
-    "formats": BASE | {"structure", "data"},
-    # What the data sets in `tasks`, and in packages of users, are to the library.
-    "datasets": BASE | {"structure", "data", "formats", "scoring", "config"},
-    "corpora": BASE | {"data"},
-    "prepare": BASE | {"data", "datasets", "formats"},
-    # loading: vectors are learnt as they are made afterwards.
-    "objectives": OBJECTIVES | {"loading"},
-    "drawing": OPS | {"ops"},
-    # It finds the decoders of models by their names.
-    "decoding": OPS | {"ops"},
-    "beam_search": BASE | {"ops"},
-    "generation": OPS | {"ops", "decoding", "beam_search"},
-    "generation_config": OPS | {"ops", "generation", "beam_search", "config_fields"},
+    "base": set(),
+    "structure": {"base"},
+    "sharding": {"base"},
+    "config": {"base", "sharding"},
+    "ops": {"base", "sharding", "structure"},
+    "layers": {"base", "ops", "sharding", "structure"},
+    "models": {"base", "config", "layers", "ops", "sharding", "structure"},
+    # A source of data has a section of its own.
+    "data": {"base", "config", "structure"},
+    "formats": {"base", "data", "structure"},
     # Plain Python values in, plain Python values out.
-    "scoring": {"strict_json", "extras", "data"},
+    "scoring": {"base", "data"},
+    # What the data sets in `tasks`, and in packages of users, are to the library.
+    "datasets": {"base", "config", "data", "formats", "scoring", "structure"},
     # Tables name the config of the family that they convert to.
-    "conversion": MODELS | {"models", "config_fields", "config_sections", "data"},
-    "prediction": PREDICTION,
-    # Command lines.
-    "__main__": {"command_line"},
-    "config_flag": CONFIG | {"config"},
-    "config_help": CONFIG | {"config"},
-    "config_variants": {"config"},
-    # It reads the models that a config starts from.
-    "init_from": TRAINING | {"training", "data", "model_source", "config_sections"},
-    "train": (
-        OBJECTIVES
-        | {"objectives", "config_flag", "config_help", "config_variants", "init_from"}
-        | {"next_steps"}
-    ),
+    "conversion": {"base", "config", "data", "layers", "models", "ops", "structure"},
+    # conversion: models that it saved are read.
+    "training": {"base", "config", "conversion", "sharding"},
+    "generation": FILES | {"conversion", "formats", "ops"},
     # A model of any folder, with its tokenizer and the names of its labels.
-    "model_source": TRAINING | {"training", "data", "datasets", "generation_config"},
-    "next_steps": OBJECTIVES | {"loading", "conversion", "model_source"},
-    "model_commands": (
-        {"command_line", "data", "conversion", "model_source", "next_steps"}
-    ),
-    "convert": (
-        OBJECTIVES
-        | {"objectives", "conversion", "prediction", "extend", "grow", "model_commands"}
-        | {"model_source", "config_flag"}
-    ),
-    "encoder_source": {"local_paths", "models", "model_commands", "model_source"},
-    "extend": {"command_line", "conversion"} | COMMANDS,
-    "grow": {"command_line", "conversion", "data"} | COMMANDS,
-    "text_codecs": BASE | {"data", "training"},
-    "text_writer": OBJECTIVES | {"text_codecs", "beam_search"},
-    "language_model": (
-        (OPS | {"ops", "data", "training", "conversion", "text_codecs"})
-        | {"decoding", "generation", "generation_config"}
-    ),
-    "generate": (
-        OBJECTIVES
-        | {"conversion", "beam_search", "text_writer", "language_model", "model_source"}
-    ),
     "loading": (
-        OBJECTIVES | {"conversion", "text_writer", "language_model", "model_source"}
+        FILES | {"conversion", "formats", "generation", "models", "ops", "structure"}
     ),
+    # loading: vectors are learnt as they are made afterwards.
+    "objectives": (
+        FILES
+        | {"conversion", "formats", "generation", "layers", "loading", "models", "ops"}
+        | {"sharding", "structure"}
+    ),
+    "recipes": FILES | {"conversion", "loading", "models"},
+    "prediction": (
+        FILES
+        | {"conversion", "generation", "loading", "objectives", "scoring", "sharding"}
+        | {"structure"}
+    ),
+    "cli": (
+        FILES
+        | {"conversion", "generation", "loading", "models", "objectives", "ops"}
+        | {"prediction", "recipes", "structure"}
+    ),
+    "__main__": {"cli"},
     # `etc_jax.load`, when it is asked for.
     "__init__": {"loading"},
-    "embed": OBJECTIVES | {"loading"},
-    "evaluate": PREDICTION | {"prediction"},
-    "predict": PREDICTION | {"prediction"},
-    "inspect": OPS | {"ops", "builders", "data", "drawing"},
 }
 # Package -> the only parts (or files) that may import it.
 OWNERS = {
@@ -304,7 +227,7 @@ def test_imports_go_one_way(source):
     "source, text, message",
     [
         ("ops/new.py", "from etc_jax.layers import common", "ops may not import"),
-        ("layers/new.py", "import etc_jax.models.etc", "layers may not import"),
+        ("layers/new.py", "import etc_jax.models.etc.body", "layers may not import"),
         ("models/new.py", "from etc_jax import training", "models may not import"),
         ("data/new.py", "from etc_jax.objectives import cpc", "data may not import"),
         ("training/new.py", "def f():\n  import etc_jax.models", "may not import"),

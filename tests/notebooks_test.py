@@ -2,15 +2,15 @@
 
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+from repository import ROOT
 from xla_flags import xla_flags
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / "notebooks"
+FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 QUICK = "1_structure"
 # Cells leave their figures open: there are pictures, and all can be drawn.

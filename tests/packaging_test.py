@@ -107,7 +107,7 @@ def test_modules_of_the_current_folder_are_found_and_hide_none(
     (tmp_path / "tqdm.py").write_text("1 / 0")
     (tmp_path / "counting_items.py").write_text(
         "import dataclasses\n"
-        "from etc_jax import registry\n"
+        "from etc_jax.base import registry\n"
         "from etc_jax.tasks.synthetic.maker import Maker\n"
         "@dataclasses.dataclass(frozen=True)\n"
         "class Sizes:\n"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import shown
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.families.exchange import Exchange

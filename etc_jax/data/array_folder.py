@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from etc_jax import extras, strict_json
+from etc_jax.base import extras, strict_json
 from etc_jax.data.input_files import (
     CHUNK_BYTES,
     BadRecordError,

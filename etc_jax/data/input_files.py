@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from etc_jax.local_paths import STANDARD_INPUT
+from etc_jax.base.local_paths import STANDARD_INPUT
 
 # The option by which a user allows larger records, in millions of bytes.
 VARIABLE = "ETC_JAX_MAX_RECORD_MB"

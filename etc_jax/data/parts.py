@@ -32,9 +32,9 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from etc_jax import registry, strict_json
+from etc_jax.base import registry, strict_json
+from etc_jax.base.local_paths import naming
 from etc_jax.data.whole_files import is_at
-from etc_jax.local_paths import naming
 
 _LOG = logging.getLogger(__name__)
 _LOCK = "lock"

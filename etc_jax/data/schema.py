@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 
 # Between the names on the way to an array.
 SEPARATOR = "."

@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem, at_least, between
-from etc_jax.config_sections import DataConfig
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem, at_least, between
+from etc_jax.config.sections import DataConfig
 from etc_jax.data.text.cache import HEADER
 from etc_jax.data.text.corpus import BuiltInSource
 from etc_jax.data.text.prepare import Source
@@ -288,7 +288,7 @@ class WindowsConfig(DataConfig):
       flat: without structure above sentences, the ablation of the paper's section 4.2.
       official_quirks: the data was prepared with the flag of that name, and evaluation
         must make its inputs so too.
-      input_options: the options of `etc_jax.prepare` that shape inputs, where they are
+      input_options: the options of `etc-jax prepare` that shape inputs, where they are
         not those by default, such as ("tokens_per_block=97", "flat=true").
     """
 

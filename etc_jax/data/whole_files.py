@@ -22,7 +22,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import TextIO
 
-from etc_jax.local_paths import naming
+from etc_jax.base.local_paths import naming
 
 # In the hidden folder of a folder that is made.
 _NEW, _OLD = "new", "old"

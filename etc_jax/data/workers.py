@@ -36,7 +36,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 
 # Arrays of at least so many bytes are mapped by the workers, not copied.
 SHARED_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.terminal import CONTROL
+from etc_jax.base.terminal import CONTROL
 
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5

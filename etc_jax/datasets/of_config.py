@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.datasets.task import Task, find
 

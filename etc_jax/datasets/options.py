@@ -11,9 +11,9 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from etc_jax import strict_json
-from etc_jax.field_texts import texts_of
-from etc_jax.local_paths import INPUT
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import INPUT
+from etc_jax.config.field_texts import texts_of
 
 
 @dataclasses.dataclass(frozen=True)

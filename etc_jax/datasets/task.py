@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.window import InputSizes, Window
 from etc_jax.datasets import json_lines
@@ -153,7 +153,7 @@ class Form:
       classes: names of the classes, where the learner chooses among some; () where
         options name them (`InputOptions.task_fields`).
       tokens: that inputs have and a vocabulary must have grown by; see
-        `etc_jax.convert grow`.
+        `etc-jax convert grow`.
       sizes: lengths of the paper's inputs.
       features: (record, tokenizer, sizes, official_quirks=False) -> its windows, one or
         more.

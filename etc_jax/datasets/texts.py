@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from etc_jax.base.local_paths import STANDARD_INPUT
 from etc_jax.data.arrow_files import is_arrow
 from etc_jax.data.input_files import (
     BadRecordError,
@@ -13,7 +14,6 @@ from etc_jax.data.input_files import (
 )
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.tables import Row, read_json_rows
-from etc_jax.local_paths import STANDARD_INPUT
 
 
 def read_texts(name: str, field: str) -> Iterator[tuple[str, Row | BadRecordError]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
 from etc_jax.data.windows.window import InputSizes, Window
 

@@ -15,13 +15,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from etc_jax import registry
 from etc_jax import structure as st
+from etc_jax.base import registry
+from etc_jax.base.types import Rows
 from etc_jax.data.input_files import BadRecordError
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
 from etc_jax.data.windows.token_types import GLOBAL_TYPE
 from etc_jax.data.windows.window import InputSizes, Window
-from etc_jax.types import Rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax import sharding
-from etc_jax import structure as st
+from etc_jax import sharding, structure as st
+from etc_jax.base.types import LabelTable, Pieces, Rows
 from etc_jax.layers.common import Dense, truncated_normal
 from etc_jax.ops.attention import global_local
-from etc_jax.types import LabelTable, Pieces, Rows
 
 # Which projection serves each piece: the official sharing modes (paper, section 3.2).
 # x2y: queries of x, keys and values of y. Names are those of the official variables,

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax.base.types import Rows
 from etc_jax.layers.common import Dense, Embed, LayerNorm, truncated_normal
 from etc_jax.ops import chunked_loss
-from etc_jax.types import Rows
 
 
 class EtcEmbeddings(nn.Module):

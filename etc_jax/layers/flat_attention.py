@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import structure as st
+from etc_jax.base.types import Rows
 from etc_jax.layers.chunked_attention import Sequence
-from etc_jax.types import Rows
 
 
 class FlatAttention(nn.Module):

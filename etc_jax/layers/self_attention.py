@@ -8,6 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
+from etc_jax.base.types import LabelTable
 from etc_jax.layers.common import Dense, RmsNorm, sinusoids, truncated_normal
 from etc_jax.layers.projections import HeadProjections
 from etc_jax.ops import sequence
@@ -24,7 +25,6 @@ from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
 from etc_jax.ops.attention.row_cache import Newest, RowCache
 from etc_jax.ops.attention.sliding_window import Beside, Globals
-from etc_jax.types import LabelTable
 
 
 class AttentionWindow(NamedTuple):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.weight_gathering import collected
+from etc_jax.sharding.weight_gathering import collected
 
 # What a layer keeps for its backward pass; everything else is computed again.
 REMAT_POLICIES: dict[str, Callable | None] = {

@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from etc_jax import model_source, registry
+from etc_jax.base import registry
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
+from etc_jax.loading import model_source
 from etc_jax.loading.model import LoadedModel
 from etc_jax.loading.text_encoder import KIND, text_encoder_of
 

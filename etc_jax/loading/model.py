@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from etc_jax import cores, decoding, language_model, text_writer
+from etc_jax.base import cores
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import label_names, native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
@@ -25,10 +25,11 @@ from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
+from etc_jax.generation import decoding, language_model, text_writer
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
+from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
-from etc_jax.model_source import ModelSource, generation_files
 from etc_jax.ops import sampling
 from etc_jax.training.checkpoints.saved_params import SavedParams
 

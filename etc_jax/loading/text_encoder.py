@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 
 KIND = "text_encoder"

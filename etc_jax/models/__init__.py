@@ -1,20 +1,18 @@
 """Model families: named sizes and their assembly from layers."""
 
 # They register families.
-from etc_jax.models import (  # noqa: F401
-    bart_ls_config,
-    encoder,
-    encoder_decoder,
-    encoder_decoder_flops,
-    encoder_decoding,
-    encoder_flops,
-    encoder_lm,
-    etc,
-    etc_flops,
-    reformer,
-    reformer_decoding,
-    reformer_flops,
-    reformer_seq2seq,
-    reformer_seq2seq_decoding,
-    seq2seq_decoding,
-)
+import etc_jax.models.encoder.body  # noqa: F401
+import etc_jax.models.encoder.decoding  # noqa: F401
+import etc_jax.models.encoder.flops  # noqa: F401
+import etc_jax.models.encoder.lm  # noqa: F401
+import etc_jax.models.encoder_decoder.body  # noqa: F401
+import etc_jax.models.encoder_decoder.flops  # noqa: F401
+import etc_jax.models.etc.body  # noqa: F401
+import etc_jax.models.etc.flops  # noqa: F401
+import etc_jax.models.reformer.body  # noqa: F401
+import etc_jax.models.reformer.decoding  # noqa: F401
+import etc_jax.models.reformer.flops  # noqa: F401
+import etc_jax.models.reformer.seq2seq  # noqa: F401
+import etc_jax.models.reformer.seq2seq_decoding  # noqa: F401
+import etc_jax.models.seq2seq_decoding  # noqa: F401
+import etc_jax.models.sled.bart_ls_config  # noqa: F401

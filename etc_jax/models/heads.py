@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax.base.types import Rows
 from etc_jax.layers.common import Dense, LayerNorm, Mlp
-from etc_jax.models.encoder_heads import SpanLogits
-from etc_jax.models.etc import Etc
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.encoder.heads import SpanLogits
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.structure import Structure
-from etc_jax.types import Rows
 
 HOTPOTQA_TYPES = 3
 NATURAL_QUESTIONS_TYPES = 5

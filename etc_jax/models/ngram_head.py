@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import ACTIVATIONS, LayerNorm, truncated_normal
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops import ngrams
 
 _gelu = ACTIVATIONS["gelu"]

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax.base.types import Rows
 from etc_jax.layers.common import ACTIVATIONS, Dense, Embed, truncated_normal
-from etc_jax.models.etc import NOTHING, Etc
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.body import NOTHING, Etc
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.ops.visual import (
     NUM_CROSSES,
@@ -16,7 +17,6 @@ from etc_jax.ops.visual import (
     dense_features,
 )
 from etc_jax.structure import Structure
-from etc_jax.types import Rows
 
 _gelu = ACTIVATIONS["gelu"]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.cross_attention import MemoryProjections
 from etc_jax.layers.self_attention import Memory, SequenceInputs
@@ -24,9 +24,9 @@ from etc_jax.models.causal_decoder import (
     last_rows,
     prompt_ids,
 )
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from etc_jax.models.encoder_decoder_layers import attention_options, make_layer
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder.layers import attention_options, make_layer
 from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.row_cache import Newest
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 
 # Forward and backward pass.
 PASSES = 3

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etc_jax import structure
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 Batch = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from etc_jax.config_sections import R3fConfig
+from etc_jax.config.sections import R3fConfig
 from etc_jax.objectives import r3f
 from etc_jax.objectives.losses.tokens import streams, token_sums
 from etc_jax.ops.chunked_loss import FactoredLogits

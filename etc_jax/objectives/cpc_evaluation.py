@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from etc_jax.batch_sharding import replicated
+from etc_jax.sharding.batch import replicated
 from etc_jax.training.preflight import compiling
 
 # One order finds a few by luck: over a hundred, the share by chance is seen.

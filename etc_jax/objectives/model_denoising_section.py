@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem, at_least, between
-from etc_jax.config_sections import DataConfig, Helper, registered
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem, at_least, between
+from etc_jax.config.sections import DataConfig, Helper, registered
 from etc_jax.data.pretraining.denoising import Spans
-from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.objectives.masked_lm import MODELS
 from etc_jax.objectives.sections import MissingTextConfig
 

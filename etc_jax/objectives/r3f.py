@@ -30,7 +30,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.config_sections import R3fConfig
+from etc_jax.config.sections import R3fConfig
 from etc_jax.layers import token_noise
 from etc_jax.ops import divergence
 from etc_jax.training.job import MEAN_LOSS, Sums

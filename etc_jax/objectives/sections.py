@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem, at_least
-from etc_jax.config_sections import DataConfig, ObjectiveConfig, RegularisedConfig
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem, at_least
+from etc_jax.config.sections import DataConfig, ObjectiveConfig, RegularisedConfig
 from etc_jax.data.pretraining.denoising import SpanLengths, Spans
-from etc_jax.generation_config import GenerationConfig
+from etc_jax.generation.options import GenerationConfig
 
 
 @registry.register("objective_config", "mlm_cpc")

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import sharding
-from etc_jax.config_sections import R3fConfig
+from etc_jax.config.sections import R3fConfig
 from etc_jax.objectives import r3f
 from etc_jax.objectives.losses.tokens import streams, token_sums
 from etc_jax.ops.chunked_loss import FactoredLogits

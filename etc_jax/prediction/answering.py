@@ -10,15 +10,15 @@ import pathlib
 from collections.abc import Collection, Sequence
 
 from etc_jax import config as config_lib
-from etc_jax import strict_json
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import MODEL
 from etc_jax.config import Config
 from etc_jax.conversion.formats import generation_file
 from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import parsed
 from etc_jax.datasets.task import Task
-from etc_jax.generation_config import DEFAULTS, GenerationConfig, of_model
-from etc_jax.local_paths import MODEL
+from etc_jax.generation.options import DEFAULTS, GenerationConfig, of_model
 from etc_jax.prediction import runner
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.training.errors import UserError
@@ -37,14 +37,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=str,
         default=[],
         metavar="NAME=VALUE",
-        help="how inputs are made, as in etc_jax.prepare, if not as for training; may "
+        help="how inputs are made, as in etc-jax prepare, if not as for training; may "
         "come several times",
     )
     parser.add_argument(
         "--thresholds",
         type=MODEL,
         metavar="FOLDER",
-        help="an evaluation (--out of etc_jax.evaluate) of development data; its best "
+        help="an evaluation (--out of etc-jax evaluate) of development data; its best "
         "thresholds are taken, such as the null_threshold of squad",
     )
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=str,
         default=[],
         metavar="NAME=VALUE",
-        help="how texts are written, as in etc_jax.generate, if not as objective."
+        help="how texts are written, as in etc-jax generate, if not as objective."
         "generation of the run says: num_beams=4; may come several times",
     )
 

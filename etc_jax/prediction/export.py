@@ -10,7 +10,7 @@ from etc_jax.config import to_json
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.model_source import generation_files
+from etc_jax.loading.model_source import generation_files
 from etc_jax.prediction.model_files import CONFIG, open_model
 from etc_jax.training.errors import UserError
 

@@ -1,6 +1,6 @@
 """The official metrics of a model while it is trained: `data.held_back_files`.
 
-The records of the files go the way of `etc_jax.evaluate`, from their text to the
+The records of the files go the way of `etc-jax evaluate`, from their text to the
 official score, through the parameters as they lie on the run's mesh. Every process
 makes all inputs and sees all outputs, so that all find the same metrics.
 """
@@ -13,8 +13,7 @@ from typing import Any
 
 import jax
 
-from etc_jax import registry
-from etc_jax.batch_sharding import replicated
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -28,6 +27,7 @@ from etc_jax.prediction.record_stream import through_model
 from etc_jax.prediction.runner import BatchRunner
 from etc_jax.prediction.scoreboard import of_no_answers, settle
 from etc_jax.scoring.result import Scores
+from etc_jax.sharding.batch import replicated
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compiling
 
@@ -89,7 +89,7 @@ class OfficialScore:
         """The metrics of some parameters; None if it was stopped.
 
         Where decoding has a threshold, the metrics are those of the best one, as in
-        `etc_jax.evaluate`.
+        `etc-jax evaluate`.
 
         Args:
           params: on the mesh of the run.

@@ -55,7 +55,7 @@ def make_input(
       record: of the task.
       tokenizer: of the model.
       sizes: of the task's kind.
-      official_quirks: as the data of the model was made; see `etc_jax.prepare`.
+      official_quirks: as the data of the model was made; see `etc-jax prepare`.
 
     Raises:
       ValueError: if the tokenizer is not one for this task.

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.config import Config, ConfigError, from_json, to_dict
-from etc_jax.config_sections import LENGTHS
+from etc_jax.config.sections import LENGTHS
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import generation_file, native
 from etc_jax.conversion.formats.generation_file import GenerationFile
@@ -98,7 +98,7 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
     if place.kind is Kind.HUGGING_FACE:
         raise UserError(
             f"{folder} is {place.kind.value}: it can be trained, and predicts nothing. "
-            "Name a fine-tuning run, or what etc_jax.convert --export made of one"
+            "Name a fine-tuning run, or what etc-jax convert --export made of one"
         )
     saved = read_params(place.path, step)
     path = saved.run / TOKENIZER
@@ -127,7 +127,7 @@ def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
         raise UserError(
             f"{folder} holds a model without {', '.join(missing)}, as conversion makes "
             "them: it can be trained, and predicts nothing. Name a fine-tuning run, or "
-            "what etc_jax.convert --export made of one"
+            "what etc-jax convert --export made of one"
         )
     try:
         config = from_json(native.read_file(folder, CONFIG).decode())

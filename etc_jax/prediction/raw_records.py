@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from etc_jax.base.local_paths import STANDARD_INPUT
 from etc_jax.data.arrow_files import is_arrow, read_rows
 from etc_jax.data.input_files import BadRecordError, open_given, text_pieces
 from etc_jax.data.json_stream import BROKEN, CUT_SHORT, BadJsonError, JsonStream
-from etc_jax.local_paths import STANDARD_INPUT
 
 
 class Raw(NamedTuple):

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from etc_jax import registry, structure
-from etc_jax.batch_sharding import local_rows, replicated, to_global
+from etc_jax import structure
+from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config_checks import batch_problem
+from etc_jax.config.checks import batch_problem
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction.model_files import TrainedModel
 from etc_jax.sharding import MeshConfig, make_mesh, nearest_multiples
+from etc_jax.sharding.batch import local_rows, replicated, to_global
 from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import compiling

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 

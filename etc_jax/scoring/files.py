@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 
 G = TypeVar("G")
 P = TypeVar("P")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring.result import Scores
 
 

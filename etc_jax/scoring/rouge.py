@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring.answers import Overlap
 from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring.result import Scores
 
 # The tags of the sentences of a record.

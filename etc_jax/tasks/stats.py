@@ -5,7 +5,7 @@
         'nq-train-*.jsonl.gz' 'nq-dev-*.jsonl.gz'
 
 Prints a row for each set: how many instances it has, and percentiles of their lengths
-in tokens, as table 1 of the ETC paper. Folders are what `etc_jax.prepare` or the
+in tokens, as table 1 of the ETC paper. Folders are what `etc-jax prepare` or the
 preparation of pre-training text made. The lengths are then those of windows, which are
 cut to the size of the input, and of whole documents.
 
@@ -32,7 +32,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from etc_jax import command_line, prepare, strict_json
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import INPUT, MODEL
+from etc_jax.base.terminal import say
+from etc_jax.cli import command_line, prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -42,8 +45,6 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
-from etc_jax.local_paths import INPUT, MODEL
-from etc_jax.terminal import say
 
 _PROG = "etc-jax stats"
 
@@ -128,7 +129,7 @@ def of_cache(path: str | os.PathLike) -> Stats:
         return _of_documents(TokenCache.open(folder), os.fspath(path))
     raise ValueError(
         f"{file} is that of neither a window cache nor a token cache; give a folder "
-        "that etc_jax.prepare or etc_jax.data made"
+        "that etc-jax prepare or etc_jax.data made"
     )
 
 

@@ -12,11 +12,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from etc_jax import command_line
+from etc_jax.base.local_paths import INPUT, MODEL
+from etc_jax.cli import command_line
+from etc_jax.cli.prepare import add_lengths, given_lengths
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import named_task
-from etc_jax.local_paths import INPUT, MODEL
-from etc_jax.prepare import add_lengths, given_lengths
 
 _PROG = "etc-jax upper_bound"
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.sharding import constrain
+from etc_jax.sharding.weight_gathering import as_split, collected
 from etc_jax.training.job import MEAN_LOSS, Batch, LossFn, Params, Sums
-from etc_jax.weight_gathering import as_split, collected
 
 
 def mean_loss(

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from etc_jax.batch_sharding import local_rows, to_global
-from etc_jax.training import metrics as metrics_lib
+from etc_jax.sharding.batch import local_rows, to_global
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import MEAN_LOSS, Job, Params, Sums
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.preflight import compiling
+from etc_jax.training.reporting import metrics as metrics_lib
 
 # Batches that may wait for the device: it never waits for the host, and the batches
 # that it has been given do not fill its memory.

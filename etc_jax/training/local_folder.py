@@ -2,7 +2,7 @@
 
 from etils import epath
 
-from etc_jax import local_paths
+from etc_jax.base import local_paths
 from etc_jax.training.errors import UserError
 
 

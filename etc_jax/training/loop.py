@@ -10,10 +10,8 @@ from typing import Any
 import jax
 from etils import epath
 
-from etc_jax.batch_sharding import local_rows, to_global
 from etc_jax.config import Config, config_hash, identity, to_dict
-from etc_jax.training import metrics as metrics_lib
-from etc_jax.training import writers
+from etc_jax.sharding.batch import local_rows, to_global
 from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
 from etc_jax.training.checkpoints.manifest import write_atomically
@@ -25,8 +23,9 @@ from etc_jax.training.job import Job
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.preflight import hardware
 from etc_jax.training.preflight.plan import StepFlops
-from etc_jax.training.profiling import ProfileWindow
-from etc_jax.training.progress import StepProgress
+from etc_jax.training.reporting import metrics as metrics_lib, writers
+from etc_jax.training.reporting.profiling import ProfileWindow
+from etc_jax.training.reporting.progress import StepProgress
 from etc_jax.training.state import TrainState
 
 _LOG = logging.getLogger(__name__)

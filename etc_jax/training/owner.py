@@ -31,7 +31,7 @@ import time
 import uuid
 from collections.abc import Iterator
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.training.errors import UserError
 
 _LOG = logging.getLogger(__name__)

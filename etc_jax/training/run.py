@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from etils import epath
 
-from etc_jax.batch_sharding import replicated
 from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh
+from etc_jax.sharding.batch import replicated
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.checkpoints import fingerprints, warm_start
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored, from_first

@@ -27,7 +27,8 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
 from etc_jax.config import (
     CheckpointConfig,
     Config,
@@ -38,7 +39,6 @@ from etc_jax.config import (
     identity,
     to_dict,
 )
-from etc_jax.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
 from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoints.folder import is_step
 from etc_jax.training.checkpoints.manifest import write_atomically

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.fields import FLAG, Fields
 from etc_jax.datasets.json_lines import read_line_records
 from etc_jax.datasets.records import Note, Problems

@@ -9,7 +9,7 @@ import pytest
 from stand_ins import TINY_BERT, Trained
 
 from benchmarks import finetuning_runs
-from etc_jax import convert
+from etc_jax.cli import convert
 from etc_jax.training.errors import RunError
 
 
@@ -36,7 +36,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def converted(monkeypatch):
-    """Arguments of `etc_jax.convert`, which runs in this process."""
+    """Arguments of `etc-jax convert`, which runs in this process."""
     seen = []
 
     def main(*argv):

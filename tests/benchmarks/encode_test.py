@@ -1,18 +1,14 @@
 """Vectors beside transformers': documents of the lengths that are said, both sides."""
 
 import argparse
-import pathlib
 import shutil
-import sys
 
+import hub_samples  # noqa: E402
 import pytest
 
 import etc_jax
 from benchmarks import encode
 from benchmarks.harness import WrongSideError
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "data"))
-import hub_samples  # noqa: E402
 
 SIZES = encode.EncodeSizes(documents=5, shortest=8, longest=128, batch_size=2)
 

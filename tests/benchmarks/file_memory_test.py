@@ -12,8 +12,7 @@ from benchmarks.memory import ROOT
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.prediction import answer_parts, runner
 from etc_jax.prediction.model_files import open_model
-from etc_jax.tasks import hotpotqa
-from etc_jax.tasks import natural_questions as nq
+from etc_jax.tasks import hotpotqa, natural_questions as nq
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="looks at processes in /proc"

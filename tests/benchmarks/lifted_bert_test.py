@@ -12,7 +12,7 @@ from benchmarks import lifted_bert, lifted_bert_models
 from benchmarks.lifted_bert import ROWS
 from benchmarks.lifted_bert_items import SETS, in_pairs, write_items
 from benchmarks.lifted_bert_models import BERT, ETC, Source
-from etc_jax.configs import bert_base_nq
+from etc_jax.configs.etc import bert_base_nq
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.tasks.hotpotqa import gold_outputs, official_gold, read

@@ -6,9 +6,11 @@ import pytest
 from benchmarks import long_texts
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder import BertConfig, LongformerConfig
-from etc_jax.tasks.synthetic import coreference as invented_stories
-from etc_jax.tasks.synthetic import imdb as invented_reviews
+from etc_jax.models.encoder.body import BertConfig, LongformerConfig
+from etc_jax.tasks.synthetic import (
+    coreference as invented_stories,
+    imdb as invented_reviews,
+)
 from etc_jax.tasks.synthetic.maker import write_records
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import overlapping_bits
 from etc_jax import config as config_lib
 from etc_jax.data.bytes.stream import StreamSlice
-from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 

@@ -10,7 +10,7 @@ import tiny_model
 
 from benchmarks import harness, reformer_parts
 from benchmarks.reformer_parts import AttentionSizes, attention_arrays, attention_step
-from etc_jax.models.reformer import ReformerLm
+from etc_jax.models.reformer.body import ReformerLm
 
 TINY = AttentionSizes(
     length=16, batch=2, num_heads=2, head_dim=4, chunk_length=4, seed=3

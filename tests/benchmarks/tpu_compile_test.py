@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import longest_input
 from benchmarks.tpu_compile import float32_shapes, quadratic_shapes
-from etc_jax.models import etc
+from etc_jax.models.etc import body as etc
 
 
 def test_lengths_are_one_or_more(capsys):

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import window_ablation, window_items
 from benchmarks.window_ablation import NAMES, NULL_SHARE
 from etc_jax import config as config_lib
-from etc_jax.configs import bert_base_nq
+from etc_jax.configs.etc import bert_base_nq
 from etc_jax.datasets.strides import default_stride
 from etc_jax.datasets.task import find_task
 from etc_jax.tasks.natural_questions import gold_outputs, read

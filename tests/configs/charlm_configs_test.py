@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax.configs import longformer_charlm
-from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.configs.longformer import longformer_charlm
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 
 STAGES = tuple(f"stage{number}" for number in range(1, 6))
 WINDOWS = ("", "fixed_window", "decreasing_window")

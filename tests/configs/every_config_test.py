@@ -2,17 +2,17 @@
 
 import dataclasses
 import functools
-import importlib.util
+import inspect
 import itertools
-import pathlib
 
 import jax
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
+from etc_jax.cli import flag as config_flag
 from etc_jax.conversion.engine import flatten
-from etc_jax.models.sled_config import SledConfig
+from etc_jax.models.sled.config import SledConfig
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.jobs import model_denoising
 from etc_jax.objectives.learners import finetuning
@@ -23,8 +23,7 @@ from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.preflight import plan
 from etc_jax.training.state import abstract_state
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+NAMES = config_flag.names()
 # Variants that are given with another one.
 TOGETHER = {
     ("etc_large_pretrain", "from_scratch"): "roberta_vocab,from_scratch",
@@ -36,10 +35,7 @@ DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led", "bert"}
 
 @functools.cache
 def module(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return config_flag.module_of(name)
 
 
 @functools.cache
@@ -54,7 +50,7 @@ def variants(name):
 def cases():
     for name in NAMES:
         yield name, ""
-        if "variants(" in (FOLDER / f"{name}.py").read_text():
+        if "variants(" in inspect.getsource(module(name)):
             yield from ((name, variant) for variant in variants(name))
 
 
@@ -80,7 +76,7 @@ def load(name, arg):
 def test_two_variants_go_together_or_exclude_each_other():
     together = 0
     for name in NAMES:
-        if "variants(" not in (FOLDER / f"{name}.py").read_text():
+        if "variants(" not in inspect.getsource(module(name)):
             continue
         for pair in itertools.combinations(variants(name), 2):
             try:

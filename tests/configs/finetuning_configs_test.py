@@ -1,25 +1,17 @@
 """The fine-tuning configs say what the paper says, and build."""
 
-import importlib.util
-import pathlib
-
 import jax
 import numpy as np
 import pytest
 from every_config_test import parameters_of
 
-from etc_jax import config as config_lib
-from etc_jax import structure
+from etc_jax import config as config_lib, structure
+from etc_jax.cli import flag as config_flag
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
-
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 
 
 def module(name):
-    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return config_flag.module_of(name)
 
 
 def load(name, arg="", **checkpoint):

@@ -1,23 +1,19 @@
 """The configs of Longformer's tasks: every variant is whole."""
 
-import importlib.util
-import pathlib
+import inspect
 
 import jax
 import pytest
 from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
+from etc_jax.cli import flag as config_flag
 from etc_jax.tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
 from etc_jax.tasks.wikihop import sequence_inputs as wikihop_sequence
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
-
 
 def values_of(name, arg):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = config_flag.module_of(name)
     return module.get_config(arg)
 
 
@@ -83,7 +79,7 @@ def test_the_vocabulary_has_room_for_the_tokens_of_the_task():
         ("longformer_hotpotqa", hotpotqa_sequence.TOKENS),
         ("longformer_wikihop", wikihop_sequence.TOKENS),
     ):
-        text = (FOLDER / f"{name}.py").read_text()
+        text = inspect.getsource(config_flag.module_of(name))
         assert f"--tokens='{','.join(tokens)}'" in text
         assert load(name, "").model.vocab_size == 50_265 + len(tokens)
         # The model that the vocabulary is of can be started from.

@@ -1,23 +1,17 @@
 """The configs of masked tokens: every variant is whole and can be learnt."""
 
-import importlib.util
-import pathlib
-
 import jax
 import numpy as np
 import pytest
 from every_config_test import parameters_of
 
 from etc_jax import config as config_lib
-from etc_jax import registry
-
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "etc_jax/configs"
+from etc_jax.base import registry
+from etc_jax.cli import flag as config_flag
 
 
 def load(arg="", name="reformer_mlm", **data):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = config_flag.module_of(name)
     values = module.get_config(arg)
     values.data.update(data)
     return config_lib.from_config_dict(values)

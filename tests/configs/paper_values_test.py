@@ -3,7 +3,7 @@
 import pytest
 from every_config_test import load, parameters_of
 
-from etc_jax import config_kinds
+from etc_jax.config import kinds as config_kinds
 from etc_jax.conversion.engine import flatten
 
 # Ainslie et al. 2020 (ETC): section 4.1 and appendix C, where not said otherwise.

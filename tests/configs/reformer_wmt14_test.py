@@ -5,7 +5,7 @@ from causal_pairs import PIECES, copies, write
 from every_config_test import module
 
 from etc_jax import config as config_lib
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.training.preflight.dry_run import dry_run
 

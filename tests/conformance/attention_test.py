@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
+from etc_jax.base.types import Rows
 from etc_jax.ops.attention import global_local
 from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.structure import Link, Rules
-from etc_jax.types import Rows
 
 BLOCK = 8
 NUM_LABELS = 12

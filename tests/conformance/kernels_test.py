@@ -11,12 +11,12 @@ import pytest
 import sliding_window_test as windows
 from attention_test import NUM_LABELS, RULE_CASES, blind_rows, num_labels
 
-from etc_jax import builders, sharding
+from etc_jax import sharding
+from etc_jax.base.types import Pieces, Rows
 from etc_jax.ops.attention import full, global_local, sliding_window
 from etc_jax.ops.attention.pallas import global_local as by_kernels
-from etc_jax.structure import Link, Rules
+from etc_jax.structure import Link, Rules, builders
 from etc_jax.training.preflight.collectives import count
-from etc_jax.types import Pieces, Rows
 
 
 def as_float32(tree):

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax import batch_sharding, builders, sharding
+from etc_jax import sharding
+from etc_jax.base.types import Rows
 from etc_jax.layers.stack import REMAT_POLICIES, stack_layers, unstack_layers
-from etc_jax.models.etc import Etc, EtcConfig
-from etc_jax.types import Rows
+from etc_jax.models.etc.body import Etc, EtcConfig
+from etc_jax.sharding import batch as batch_sharding
+from etc_jax.structure import builders
 
 CONFIG = EtcConfig(
     vocab_size=32,

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from etc_jax import sharding
+from etc_jax.base.types import LabelTable, Pieces, Rows
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
 from etc_jax.ops.attention.bias import BucketBias, bucket
 from etc_jax.ops.attention.sliding_window import Globals
 from etc_jax.structure import Rules
-from etc_jax.types import LabelTable, Pieces, Rows
 
 B, H, D = 2, 3, 4
 BUCKETS, FAR = 8, 12

@@ -15,11 +15,12 @@ import tiny_model
 from mean_loss import loss_of
 from random_params import random_params
 
-from etc_jax import batch_sharding, builders, sharding
+from etc_jax import sharding
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.ops import sequence
-from etc_jax.structure import Rules
+from etc_jax.sharding import batch as batch_sharding
+from etc_jax.structure import Rules, builders
 
 AXIS = "sequence"
 SPLIT = {"sequence": 8}

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
+from etc_jax.base.types import Pieces, Rows
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.ops.attention import global_local
 from etc_jax.structure import Rules, Structure
-from etc_jax.types import Pieces, Rows
 
 HEADS, SIZE = 2, 4
 attend = jax.jit(global_local.attend, static_argnames=("rules", "implementation"))

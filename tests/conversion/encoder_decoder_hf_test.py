@@ -7,14 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax import convert
+from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import encoder_decoder as conversion
-from etc_jax.conversion.families import encoder_decoder_config
+from etc_jax.conversion.families import (
+    encoder_decoder as conversion,
+    encoder_decoder_config,
+)
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.safetensors_io import write
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     LedConfig,
     LongT5Config,

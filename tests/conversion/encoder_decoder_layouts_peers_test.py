@@ -15,7 +15,7 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import fairseq_bart
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.models import config_problems
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
 

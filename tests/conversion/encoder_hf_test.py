@@ -11,10 +11,9 @@ from random_params import drawn
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import encoder as conversion
-from etc_jax.conversion.families import encoder_config
+from etc_jax.conversion.families import encoder as conversion, encoder_config
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models.encoder import (
+from etc_jax.models.encoder.body import (
     BertConfig,
     BigBirdConfig,
     EncoderForMaskedLm,

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import registry
-from etc_jax.config_kinds import section_of
+from etc_jax.base import registry
+from etc_jax.base.types import Rows
+from etc_jax.config.kinds import section_of
 from etc_jax.conversion.engine import export_params, flatten, import_params
 from etc_jax.conversion.families import etc_heads
 from etc_jax.conversion.families.etc_official import import_official, official_names
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
 from etc_jax.objectives.learners import finetuning
-from etc_jax.types import Rows
 
 CONFIG = EtcConfig(embed_dim=4, num_heads=2, mlp_dim=6)
 ROWS = Rows(jnp.zeros((1, 3, 4)), jnp.zeros((1, 2, 4)))

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import export_params, import_params
 from etc_jax.conversion.families import etc_openkp
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import EtcForKeyphrases, VisualEmbedding
 from etc_jax.ops.visual import Visual
 from etc_jax.structure import Structure
-from etc_jax.types import Rows
 
 E = 4
 CONFIG = EtcConfig(embed_dim=E, num_heads=2)

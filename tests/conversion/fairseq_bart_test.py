@@ -10,11 +10,11 @@ import pytest
 from encoder_decoder_layouts import BART, as_fairseq, settings_of_fairseq
 from random_params import drawn
 
-from etc_jax import convert
+from etc_jax.cli import convert
 from etc_jax.conversion.engine import ConversionError, Renamed
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
-from etc_jax.models.bart_ls_config import BartLsConfig
+from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 HEADS = {
     "classification_heads.mnli.dense.weight": np.ones((12, 12), np.float32),

@@ -7,10 +7,10 @@ import pytest
 from reformer_hf_test import CONFIG, random_params
 from safetensors.numpy import load_file, save_file
 
-from etc_jax import convert
+from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
-from etc_jax.models.etc import EtcConfig
+from etc_jax.models.etc.body import EtcConfig
 
 
 @pytest.fixture

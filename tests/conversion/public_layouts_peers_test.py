@@ -9,9 +9,9 @@ import public_layouts
 import pytest
 
 import etc_jax
-from etc_jax import convert
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.cli import convert
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 pytestmark = pytest.mark.torch
 

@@ -11,7 +11,7 @@ from random_params import drawn
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import reformer as conversion
-from etc_jax.models.reformer import ReformerLm
+from etc_jax.models.reformer.body import ReformerLm
 
 CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
 VARIANTS = {

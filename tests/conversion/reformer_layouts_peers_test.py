@@ -2,20 +2,16 @@
 
 import dataclasses
 import json
-import pathlib
 import shutil
-import sys
 
+import hub_samples  # noqa: E402
 import jax
 import numpy as np
 import pytest
 
 import etc_jax
-from etc_jax import generate
-from etc_jax.models.reformer import ReformerLm
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "data"))
-import hub_samples  # noqa: E402
+from etc_jax.cli import generate
+from etc_jax.models.reformer.body import ReformerLm
 
 pytestmark = pytest.mark.torch
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from etc_jax.base.extras import MissingExtraError
 from etc_jax.data import arrow_files
 from etc_jax.data.input_files import VARIABLE, BadRecordError
 from etc_jax.data.text.sources import read_documents
 from etc_jax.datasets import pairs
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.texts import read_texts
-from etc_jax.extras import MissingExtraError
 from etc_jax.prediction.raw_records import read_inputs
 from etc_jax.tasks import token_classification
 

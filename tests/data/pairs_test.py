@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from causal_pairs import PIECES, WORDS, write
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from etc_jax.data import workers
 from etc_jax.data.input_files import VARIABLE

@@ -19,7 +19,6 @@ from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import MixtureReader
 from etc_jax.data.workers import WorkerReader, dumps
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = PretrainingSizes(256, 40, 64, 64, 8)
 
 
@@ -135,7 +134,7 @@ def _alive(process: int) -> bool:
 def test_workers_end_with_a_parent_that_never_closed_them(tmp_path, end):
     script = tmp_path / "script.py"
     script.write_text(LEFT_ALONE)
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "data")])
+    path = os.pathsep.join(filter(None, sys.path))
     with subprocess.Popen(
         [sys.executable, str(script), end],
         env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)},

@@ -8,12 +8,12 @@ import pytest
 from multihop_samples import WIKIHOP, tokenizer, write_json
 
 from etc_jax import config as config_lib
-from etc_jax import registry
-from etc_jax.config_kinds import section_of
+from etc_jax.base import registry
+from etc_jax.config.kinds import section_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import DataSet, Form, Task
-from etc_jax.models.encoder_config import BertConfig, LongformerConfig
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.tasks import coreference, hotpotqa, stats, upper_bound
 
@@ -27,7 +27,7 @@ EVERY = [
 ]
 MINE = """
 import dataclasses
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks import wikihop
 
 mine = dataclasses.replace(wikihop.DATA_SET, name="my_sets.towns")

@@ -1,6 +1,6 @@
 import pytest
-from data.tokenizer_samples import byte_bpe, official_model, sentence_pieces
 from multihop_samples import tokenizer
+from tokenizer_samples import byte_bpe, official_model, sentence_pieces
 
 from etc_jax.datasets.offsets import encode
 

@@ -4,8 +4,7 @@ import json
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from etc_jax.data import input_files
 from etc_jax.datasets.fields import LIST, STRING, Fields

@@ -11,9 +11,9 @@ import sysconfig
 import numpy as np
 import pytest
 from readme_scripts import LABELS, block, scores_of, script, write_bert, write_files
+from repository import ROOT
 
 pytestmark = pytest.mark.slow
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A vocabulary for the invented questions.
 TOKENIZER = """
 from etc_jax.data.tokenizers.wordpiece_training import train

@@ -23,12 +23,11 @@ from main_path import (  # noqa: F401
 from etc_jax import config as config_lib
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.loop import RunResult
-from etc_jax.training.metrics import MetricsWriter
 from etc_jax.training.optimizers.optimizer import make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
+from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 from etc_jax.training.state import abstract_state
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import tiny_model
 
-from etc_jax import batch_sharding, sharding
-from etc_jax.config_sections import OptimizerConfig, ScheduleConfig
+from etc_jax import sharding
+from etc_jax.config.sections import OptimizerConfig, ScheduleConfig
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
+from etc_jax.sharding import batch as batch_sharding
 from etc_jax.training.optimizers.optimizer import make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
 from etc_jax.training.preflight.plan import on_mesh

@@ -19,7 +19,7 @@ from main_path import (  # noqa: F401
 )
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.training import errors
 from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate

@@ -2,13 +2,11 @@
 
 import json
 import os
-import pathlib
 
 import programs
 import pytest
+from repository import ROOT
 from xla_flags import xla_flags
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
     run("tickets.invent", "--out=made")
     for part in ("train", "dev"):
         printed = run(
-            "etc_jax.prepare",
+            "etc_jax.cli.prepare",
             *("--task=tickets.urgency", f"--format={form}"),
             # Another process has to import it too.
             *("--tokenizer=made/tokenizer.json", f"--workers={int(part == 'dev')}"),
@@ -56,27 +54,27 @@ def test_it_goes_through_all_commands(run, family, form, global_length):
     config = f"--config=tickets.config{variant}"
     model, out = f"--model=run_{family}", f"dev_{family}"
     run(
-        "etc_jax.train",
+        "etc_jax.cli.train",
         *(config, f"--workdir=run_{family}", "--config.train.num_steps=100"),
         "--config.optimizer.learning_rate=2e-3",
         *("--config.train.eval_every_steps=100", "--config.checkpoint.every_steps=100"),
     )
-    told = run("etc_jax.evaluate", model, "--out=no", "made/dev.jsonl", fails=True)
+    told = run("etc_jax.cli.evaluate", model, "--out=no", "made/dev.jsonl", fails=True)
     assert "give --plugin=tickets.urgency, " in told and "Traceback" not in told
     plugin = "--plugin=tickets.urgency"
-    run("etc_jax.evaluate", plugin, model, f"--out={out}", "made/dev.jsonl")
+    run("etc_jax.cli.evaluate", plugin, model, f"--out={out}", "made/dev.jsonl")
     scores = json.loads((run.folder / out / "scores.json").read_text())
     assert scores["task"] == "tickets.urgency"
     assert scores["metrics"]["f1"] > 0.8
     lines = (run.folder / "made/dev.jsonl").read_text().splitlines()[:3]
-    told = run("etc_jax.predict", plugin, model, "--json", text="\n".join(lines))
+    told = run("etc_jax.cli.predict", plugin, model, "--json", text="\n".join(lines))
     answers = [json.loads(line) for line in told.splitlines()]
     said = json.loads((run.folder / out / "predictions.json").read_text())
     assert [(a["id"], a["answer"]) for a in answers] == list(said.items())[:3]
 
 
 def test_a_module_that_registers_no_data_set_is_named(run):
-    command = ("etc_jax.prepare", "--tokenizer=none", "--out=none", "none.jsonl")
+    command = ("etc_jax.cli.prepare", "--tokenizer=none", "--out=none", "none.jsonl")
     for name in ("tickets.config", "tickets.nothing", "nothing"):
         printed = run(*command, f"--task={name}", fails=True)
         assert f"no data set named {name!r}; there are:" in printed

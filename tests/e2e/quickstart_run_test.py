@@ -6,7 +6,8 @@ import sys
 
 import programs
 import pytest
-from main_path import ROOT, cache_dir_fixture, metrics  # noqa: F401
+from main_path import cache_dir_fixture, metrics  # noqa: F401
+from repository import ROOT
 from small_text import SMALL
 from xla_flags import xla_flags
 

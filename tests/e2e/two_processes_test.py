@@ -16,6 +16,7 @@ import processes
 import pytest
 import small_text
 import toy_job
+from repository import ROOT
 
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
@@ -267,7 +268,7 @@ def test_two_processes_train_the_quickstart_model(
         with processes.start(
             tmp_path / output,
             *arguments,
-            config=processes.TESTS.parent / "etc_jax/configs" / "quickstart.py",
+            config=ROOT / "etc_jax/configs/quickstart/quickstart.py",
             workdir=tmp_path / name,
             **options,
         ) as started:

@@ -12,8 +12,7 @@ import tempfile
 
 import pytest
 import record_files
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 FEW, MANY = 200, 5000
 

@@ -13,7 +13,7 @@ from clean_errors import Count, run_trials, trial
 from foreign_folders import FAMILIES, files_of, header_of, with_header
 from mutations import damaged, mutated, spelled
 
-from etc_jax import convert
+from etc_jax.cli import convert
 from etc_jax.conversion.families import encoder, encoder_decoder, reformer
 
 WEIGHTS = "model.safetensors"

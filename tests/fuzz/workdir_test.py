@@ -14,13 +14,13 @@ from clean_errors import Count, run_trials, trial
 from etils import epath
 from mutations import STRINGS, damaged, mutated, spelled
 
-from etc_jax import model_source
+from etc_jax.loading import model_source
 from etc_jax.prediction.export import export_run
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training import workdir
 from etc_jax.training.checkpoints import parameter_source, saved_params
 from etc_jax.training.checkpoints.folder import CheckpointFolder
-from etc_jax.training.metrics import MetricsWriter
+from etc_jax.training.reporting.metrics import MetricsWriter
 
 CONFIG = finetuned_run.config("hotpotqa")
 # Names that a file system may take, where a checkpoint would stand.
@@ -38,7 +38,7 @@ def _resumed(folder: pathlib.Path) -> None:
 
 
 def _converted(folder: pathlib.Path) -> None:
-    """What `etc_jax.convert` and `etc_jax.load` read."""
+    """What `etc-jax convert` and `etc_jax.load` read."""
     source = model_source.find(folder)
     _ = source.params, source.config, source.tokenizer, source.run, source.labels()
 

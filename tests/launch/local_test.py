@@ -10,10 +10,10 @@ import time
 
 import processes
 import pytest
+from repository import ROOT
 
 from launch import local
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 SLEEPS = "import time; time.sleep(600)"
 # Half of what the stand-ins sleep: a busy machine needs many seconds for a start.

@@ -2,10 +2,10 @@
 
 import json
 import os
-import pathlib
 import re
 
 import pytest
+from repository import ROOT
 from xla_flags import xla_flags
 
 from etc_jax.data.tokenizers.wordpiece_training import train as train_wordpiece
@@ -16,7 +16,6 @@ from launch.quickstart_runs import Workdir
 
 # A minute of compiling.
 pytestmark = pytest.mark.slow
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 VOCAB_SIZE = 480
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import pathlib
 import re
 import signal
 import sys
@@ -17,7 +16,6 @@ from launch import quickstart, quickstart_runs
 from launch.quickstart_report import checks, report, resume_problems
 from launch.quickstart_runs import Launch, QuickstartError, Workdir, digest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TOTAL, EVERY = 20, 5
 METRICS = {
     "unigram_entropy": 6.5,
@@ -379,7 +377,7 @@ def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
     )
     assert command[1:] == [
         "-m",
-        "etc_jax.train",
+        "etc_jax.cli.train",
         "--config=c.py:tiny",
         "--workdir=w",
         "--config.train.num_steps=7",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from etc_jax.base.types import Rows
 from etc_jax.layers.block import AttentionHalf, Block, CrossAttentionHalf, MlpHalf
 from etc_jax.layers.common import LayerNorm, Mlp, RmsNorm, chunked_mlp
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
-from etc_jax.types import Rows
 
 B, N, M, E, WIDE = 2, 5, 7, 6, 10
 EPSILON = 1e-6

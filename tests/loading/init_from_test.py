@@ -6,19 +6,19 @@ import shutil
 
 import numpy as np
 import pytest
-from finetuned_run import config as run_config
-from finetuned_run import save_run
+from finetuned_run import config as run_config, save_run
 from tiny_texts import CONFIGS, PIECES, tiny
 
 from etc_jax import config as config_lib
-from etc_jax import init_from, model_fields
-from etc_jax.config_variants import said_by
-from etc_jax.configs import pairs
+from etc_jax.cli.variants import said_by
+from etc_jax.config import model_fields
+from etc_jax.configs.own_data import pairs
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.grown import grown
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.objectives.jobs import run_tokenizer
+from etc_jax.recipes import init_from
 from etc_jax.training.errors import UserError
 
 

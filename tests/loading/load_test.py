@@ -12,8 +12,7 @@ import jax
 import numpy as np
 import pytest
 from causal_pairs import PIECES
-from generate_test import CONFIG as REFORMER
-from generate_test import save_run
+from generate_test import CONFIG as REFORMER, save_run
 from huggingface_hub import constants, errors
 from tiny_texts import CONFIGS, params_of, texts, tiny
 
@@ -24,8 +23,8 @@ from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.models.reformer import ReformerLm
-from etc_jax.text_codecs import TextCodec
+from etc_jax.generation.text_codecs import TextCodec
+from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
 

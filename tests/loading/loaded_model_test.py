@@ -19,12 +19,13 @@ from tiny_texts import (
     tiny,
 )
 
-from etc_jax import generate, text_writer
+from etc_jax.cli import generate
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.datasets.lengths import Lengths
+from etc_jax.generation import text_writer
 from etc_jax.loading import pooling
-from etc_jax.models.encoder import Encoder
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 TEXTS = texts(7, 40)
 GLOBAL = {"longformer": 1, "led": 1, "big_bird with globals": 3}

@@ -6,8 +6,8 @@ import pytest
 from tiny_texts import tiny_etc
 
 import etc_jax
-from etc_jax import builders
-from etc_jax.models.etc import Etc
+from etc_jax.models.etc.body import Etc
+from etc_jax.structure import builders
 
 pytest.importorskip("nupunkt")
 

@@ -1,20 +1,16 @@
 """Vectors beside those of transformers, and of a real sentence-transformers model."""
 
 import json
-import pathlib
 import shutil
-import sys
 
+import hub_samples  # noqa: E402
 import numpy as np
 import pytest
+from real_bert import package_folder  # noqa: E402
 
 import etc_jax
-from etc_jax import extend, text_writer
-
-_TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path += [str(_TESTS / "data"), str(_TESTS / "conversion")]
-import hub_samples  # noqa: E402
-from real_bert import package_folder  # noqa: E402
+from etc_jax.cli import extend
+from etc_jax.generation import text_writer
 
 pytestmark = pytest.mark.torch
 

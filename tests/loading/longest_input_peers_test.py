@@ -1,16 +1,12 @@
 """T5 and LongT5 have no longest input: 312 tokens of an `n_positions` of 64."""
 
-import pathlib
 import shutil
-import sys
 
+import hub_samples  # noqa: E402
 import numpy as np
 import pytest
 
 import etc_jax
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "data"))
-import hub_samples  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -15,9 +15,9 @@ from encoder_decoder_test import (
 )
 
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models import encoder_decoder_flops as flops
-from etc_jax.models.bart_ls_config import BartLsConfig
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder import flops
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 CONFIG = BartLsConfig(
     **SIZES | {"num_layers": 3},

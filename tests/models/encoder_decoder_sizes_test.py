@@ -7,7 +7,7 @@ import pytest
 
 from etc_jax.conversion.families.encoder_decoder import shapes
 from etc_jax.conversion.families.encoder_decoder_config import config_to_hf
-from etc_jax.models.encoder_decoder_sizes import SIZES
+from etc_jax.models.encoder_decoder.sizes import SIZES
 
 # Of transformers 5.24 on the meta device, with one array for what is tied, and without
 # the zeros that BART adds to its logits; see the test below.

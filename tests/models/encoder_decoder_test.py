@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from random_params import drawn
 
-from etc_jax import registry, sharding
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax import sharding
+from etc_jax.base import registry
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     LedConfig,
     LongT5Config,
     T5Config,
 )
-from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
+from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 
 SIZES = {
     "vocab_size": 24,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax import decoding
-from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.models.encoder_decoding import LongformerDecoder
-from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.generation import decoding
+from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder.decoding import LongformerDecoder
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 
 N = 23
 CONFIG = LongformerConfig(

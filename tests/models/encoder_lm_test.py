@@ -13,8 +13,8 @@ from random_params import random_params
 from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
 from etc_jax.layers.self_attention import AttentionWindow, SelfAttention, SequenceInputs
-from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 
 CONFIG = LongformerConfig(
     vocab_size=24,

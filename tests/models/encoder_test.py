@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax import registry, sharding
+from etc_jax import sharding
+from etc_jax.base import registry
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.stack import unstack_layers
-from etc_jax.models.encoder import (
+from etc_jax.models.encoder.body import (
     BertConfig,
     BigBirdConfig,
     EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
 )
-from etc_jax.models.encoder_heads import EncoderForLabels, EncoderForSpans
+from etc_jax.models.encoder.heads import EncoderForLabels, EncoderForSpans
 
 SIZES = {
     "vocab_size": 24,

@@ -11,14 +11,14 @@ import pytest
 from random_params import random_params
 
 from etc_jax import sharding
+from etc_jax.base.types import Rows
 from etc_jax.layers import chunked_attention
 from etc_jax.layers.chunked_attention import LshAttention, Sequence
 from etc_jax.layers.reversible import TwoStreamStack
-from etc_jax.models import etc
+from etc_jax.models.etc import body as etc
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.lsh_hashing import draw_rotations
 from etc_jax.structure import Structure
-from etc_jax.types import Rows
 
 SMALL = {
     "vocab_size": 11,

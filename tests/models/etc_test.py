@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax import registry, sharding
-from etc_jax.models import etc
+from etc_jax import sharding
+from etc_jax.base import registry
+from etc_jax.base.types import Rows
+from etc_jax.models.etc import body as etc
 from etc_jax.structure import Structure
-from etc_jax.types import Rows
 
 SMALL = {
     "vocab_size": 11,

@@ -9,7 +9,7 @@ import pytest
 from random_params import random_params
 
 from etc_jax import sharding
-from etc_jax.models import etc
+from etc_jax.models.etc import body as etc
 from etc_jax.structure import Structure
 from etc_jax.training.preflight import collectives
 

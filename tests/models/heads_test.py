@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.base.types import Rows
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
-from etc_jax.types import Rows
 
 B, N, G, E = 2, 5, 3, 4
 CONFIG = EtcConfig(embed_dim=E, num_heads=2, mlp_dim=6, dropout_rate=0.5)

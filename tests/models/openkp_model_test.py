@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import builders
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.base.types import Rows
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import (
     EtcForKeyphrases,
@@ -16,7 +16,7 @@ from etc_jax.models.openkp import (
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.ops.visual import Visual, crosses, dense_features
 from etc_jax.sharding import path_of
-from etc_jax.types import Rows
+from etc_jax.structure import builders
 
 B, N, G, E = 2, 11, 3, 8
 CONFIG = EtcConfig(

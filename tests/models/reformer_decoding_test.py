@@ -10,9 +10,9 @@ import pytest
 import tiny_model
 from random_params import random_params
 
-from etc_jax import decoding
-from etc_jax.models import reformer
-from etc_jax.models.reformer_decoding import ReformerDecoder
+from etc_jax.generation import decoding
+from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax import decoding, generation
-from etc_jax.beam_search import Beams
-from etc_jax.generation import Options
-from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.beam_search import Beams
+from etc_jax.generation.loop import Options
+from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.sections import TextToTextConfig
 from etc_jax.ops.logit_rules import Rules

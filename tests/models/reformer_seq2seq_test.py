@@ -10,7 +10,7 @@ from random_params import random_params
 
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.models.reformer_seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
+from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 
 CONFIG = ReformerSeq2SeqConfig(
     vocab_size=24,

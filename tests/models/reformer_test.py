@@ -10,8 +10,9 @@ import pytest
 import tiny_model
 from random_params import random_params
 
-from etc_jax.models import config_problems, reformer, reformer_config
-from etc_jax.models.reformer_embeddings import AxialPositions
+from etc_jax.models import config_problems
+from etc_jax.models.reformer import body as reformer, config as reformer_config
+from etc_jax.models.reformer.embeddings import AxialPositions
 
 TINY = dataclasses.replace(tiny_model.REFORMER, num_buckets=None, initializer_range=0.3)
 

@@ -19,11 +19,11 @@ from encoder_decoder_test import (
 )
 
 from etc_jax import config as config_lib
-from etc_jax.configs import sled
+from etc_jax.configs.text_to_text import sled
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models import encoder_decoder_flops as flops
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.sled_config import SledConfig
+from etc_jax.models.encoder_decoder import flops
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.sled.config import SledConfig
 
 # Reformer's encoder cuts its input into chunks itself, by the length that it is given.
 BACKBONES = pytest.mark.parametrize("name", ["bart", "t5", "reformer"])

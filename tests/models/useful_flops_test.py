@@ -7,22 +7,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax import registry
 from etc_jax import structure as st
+from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models import (
-    encoder,
-    encoder_decoder_config,
-    encoder_decoder_flops,
-    encoder_flops,
-    etc,
-    etc_flops,
-    reformer,
-    reformer_config,
-    reformer_flops,
-    useful_flops,
+from etc_jax.models import useful_flops
+from etc_jax.models.encoder import body as encoder, flops as encoder_flops
+from etc_jax.models.encoder_decoder import (
+    config as encoder_decoder_config,
+    flops as encoder_decoder_flops,
 )
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.etc import body as etc, flops as etc_flops
+from etc_jax.models.reformer import (
+    body as reformer,
+    config as reformer_config,
+    flops as reformer_flops,
+)
 from etc_jax.training.preflight.flops import matmul_flops
 
 SIZES = {"embed_dim": 64, "num_heads": 4, "mlp_dim": 256, "num_layers": 2}

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.models import encoder, encoder_lm, etc, reformer
+from etc_jax.models.encoder import body as encoder, lm as encoder_lm
+from etc_jax.models.etc import body as etc
+from etc_jax.models.reformer import body as reformer
 from etc_jax.structure import Structure
 
 VOCABULARY = 997

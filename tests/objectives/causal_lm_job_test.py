@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.training.run import train_and_evaluate
 
 SIZES = {

@@ -10,7 +10,8 @@ from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import config as config_lib
-from etc_jax import generate, registry
+from etc_jax.base import registry
+from etc_jax.cli import generate
 from etc_jax.conversion.formats import native
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.run import train_and_evaluate

@@ -7,7 +7,7 @@ import pytest
 import tiny_text
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.text import denoised
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate

@@ -8,9 +8,9 @@ from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import structure
-from etc_jax.config_kinds import section_of
+from etc_jax.config.kinds import section_of
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import AnswerLogits
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining

@@ -9,9 +9,11 @@ from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax import config as config_lib
-from etc_jax import decoding, generate, registry
-from etc_jax.configs import longformer_charlm
+from etc_jax.base import registry
+from etc_jax.cli import generate
+from etc_jax.configs.longformer import longformer_charlm
 from etc_jax.conversion.formats import native
+from etc_jax.generation import decoding
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.training.run import train_and_evaluate
 

@@ -7,7 +7,7 @@ import pytest
 import tiny_text
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.bytes.masked import BYTE_MASK
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight.plan import check_extras

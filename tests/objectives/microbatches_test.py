@@ -16,16 +16,16 @@ import toy_seq2seq
 from learning import random_params
 from r3f_learners_test import NAMES, case, model_for
 
-from etc_jax import registry
-from etc_jax.batch_sharding import to_global
-from etc_jax.config_sections import R3fConfig
+from etc_jax.base import registry
+from etc_jax.config.sections import R3fConfig
 from etc_jax.layers import token_noise
-from etc_jax.models.encoder_lm import EncoderForCausalLm
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.objectives.seq2seq import Seq2Seq
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
+from etc_jax.sharding.batch import to_global
 from etc_jax.training.accumulation import loss_and_gradient
 from etc_jax.training.preflight.plan import on_mesh
 

@@ -10,16 +10,16 @@ import tiny_text
 import toy_seq2seq
 
 from etc_jax import config as config_lib
-from etc_jax import registry, text_writer
+from etc_jax.base import registry
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
+from etc_jax.generation import text_writer
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.models.encoder import EncoderForMaskedLm
-from etc_jax.models.encoder_config import BertConfig, RobertaConfig
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BertConfig, RobertaConfig
 from etc_jax.prediction.export import export_run
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import HELPERS

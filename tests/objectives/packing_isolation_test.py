@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from random_params import random_params
 
+from etc_jax.base.types import Rows
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
 from etc_jax.data.tokenizers.tokenizer import TokenIds
-from etc_jax.models.etc import Etc, EtcConfig
-from etc_jax.types import Rows
+from etc_jax.models.etc.body import Etc, EtcConfig
 
 VOCAB_SIZE, N, G = 40, 48, 16
 MODEL = EtcConfig(

@@ -16,12 +16,12 @@ from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
-from etc_jax.models.etc import EtcConfig, EtcForPretraining
+from etc_jax.models.etc.body import EtcConfig, EtcForPretraining
 from etc_jax.objectives.jobs.pretraining import check_batch
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
-from etc_jax.training import metrics
 from etc_jax.training.evaluation import mean_metrics
+from etc_jax.training.reporting import metrics
 from etc_jax.training.step import make_eval_step
 
 VOCAB_SIZE = 40

@@ -10,16 +10,20 @@ import pytest
 from learning import batch_of, random_params
 from mean_loss import loss_of
 from multihop_samples import small_etc
-from task_test import OPTIONS as TASK_OPTIONS
-from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
+from task_test import (  # noqa: F401
+    OPTIONS as TASK_OPTIONS,
+    VALUES,
+    no_model_of_sentences,
+    tokenizer_of,
+)
 
-from etc_jax import registry
-from etc_jax.config_kinds import section_of
-from etc_jax.config_sections import R3fConfig
+from etc_jax.base import registry
+from etc_jax.config.kinds import section_of
+from etc_jax.config.sections import R3fConfig
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.task import find_task
-from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.models.encoder_decoder_config import BartConfig
+from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder_decoder.config import BartConfig
 from etc_jax.objectives import r3f
 from etc_jax.objectives.learners import finetuning
 

@@ -12,12 +12,13 @@ import toy_seq2seq
 from causal_pairs import PIECES, WORDS, copies, write
 
 from etc_jax import config as config_lib
-from etc_jax import registry
-from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
-from etc_jax.data.tokenizers.tokenizer import train as train_tokenizer
+from etc_jax.base import registry
+from etc_jax.data.tokenizers.tokenizer import (
+    WordPieceTokenizer,
+    train as train_tokenizer,
+)
 from etc_jax.tasks.synthetic import text_to_text as synthetic
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.base.types import Pieces, Rows
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops.attention import block_sparse, full, global_local, lsh, sliding_window
 from etc_jax.ops.attention.parts.checks import DROPOUT_RATE_LIMIT
 from etc_jax.ops.attention.parts.dropout import Draws, dropout_factors
 from etc_jax.structure import Rules, Structure
-from etc_jax.types import Pieces, Rows
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 1, 5), (1, 2, 64, 31), (3, 7, 1)])

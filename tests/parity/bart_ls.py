@@ -8,8 +8,8 @@ import numpy as np
 
 from etc_jax.conversion.engine import Renamed, import_params
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
-from etc_jax.models.bart_ls_config import BartLsConfig
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.sled.bart_ls_config import BartLsConfig
 from parity.cases import Case
 from parity.encoder_decoders import compare_texts, every_output
 from parity.peers import Comparison, Peer, value_and_grad

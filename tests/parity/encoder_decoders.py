@@ -8,19 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding, generation, registry
-from etc_jax.beam_search import Beams
+from etc_jax.base import registry
 from etc_jax.conversion.families.encoder_decoder import export_hf, read_hf, refined
 from etc_jax.conversion.families.encoder_decoder_config import (
     config_from_hf,
     config_to_hf,
 )
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.generation import Options
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.beam_search import Beams
+from etc_jax.generation.loop import Options
 from etc_jax.models import config_problems
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import T5Config
-from etc_jax.models.sled_config import SledConfig
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import T5Config
+from etc_jax.models.sled.config import SledConfig
 from etc_jax.ops.logit_rules import Rules
 from parity.cases import Case
 from parity.peers import (

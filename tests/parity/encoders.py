@@ -11,8 +11,8 @@ from etc_jax.conversion.families.encoder_config import config_from_hf
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.data.windows import questions
-from etc_jax.models.encoder import BigBirdConfig, LongformerConfig
-from etc_jax.models.encoder_heads import EncoderForSpans
+from etc_jax.models.encoder.body import BigBirdConfig, LongformerConfig
+from etc_jax.models.encoder.heads import EncoderForSpans
 from parity.cases import Case
 from parity.peers import (
     GRADIENT_NORMS,

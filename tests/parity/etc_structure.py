@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import builders
 from etc_jax import structure as st
+from etc_jax.structure import builders
 from parity.cases import Case, group
 
 

@@ -3,13 +3,13 @@
 import jax
 import numpy as np
 
+from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import import_params
 from etc_jax.conversion.families import etc_heads
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
 from etc_jax.objectives.losses import candidates, qa_span
-from etc_jax.types import Rows
 from parity.cases import Case, group, largest_difference
 
 _NO_MATTER = {"case", "kind", "keys", "key_doc", "notes", "provenance", "seed"}

@@ -11,7 +11,7 @@ from etc_jax.conversion.engine import import_params
 from etc_jax.conversion.families import etc_openkp
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import VisualEmbedding, visual_adders
 from etc_jax.objectives.losses import keyphrase

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from etc_jax.conversion.families.reformer import config_from_hf, export_hf, import_hf
-from etc_jax.models.reformer import ReformerLm
+from etc_jax.models.reformer.body import ReformerLm
 from parity.cases import Case
 from parity.peers import (
     GRADIENT_NORMS,

@@ -7,7 +7,7 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.conversion.formats.generation_file import GenerationFile
-from etc_jax.generation_config import GenerationConfig
+from etc_jax.generation.options import GenerationConfig
 from etc_jax.prediction import answering
 from etc_jax.training.errors import UserError
 

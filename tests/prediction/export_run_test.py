@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from etc_jax import convert, evaluate
+from etc_jax.cli import convert, evaluate
 from etc_jax.conversion.formats import native
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training.errors import UserError

@@ -1,4 +1,4 @@
-"""Official figures during training, beside those of `etc_jax.evaluate` afterwards."""
+"""Official figures during training, beside those of `etc-jax evaluate` afterwards."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import finetuned_run
 import jax
 import pytest
 
-from etc_jax import evaluate
+from etc_jax.cli import evaluate
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import StructuredSizes

@@ -1,8 +1,7 @@
 """The measures of short answers, by hand."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from etc_jax.scoring.answers import (
     Overlap,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring.labels import score
 
 pytest.importorskip("sklearn")

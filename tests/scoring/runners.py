@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from data.golden_tokenizers import BERT_MASK, FOLDERS, open_golden
+from golden_tokenizers import BERT_MASK, FOLDERS, open_golden
 
 from etc_jax.scoring import (
     bleu,

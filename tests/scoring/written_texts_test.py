@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.scoring import bleu, rouge
 
 SCORES = {"bleu": bleu.score, "rouge": rouge.score}

@@ -12,7 +12,7 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 from structured_batch import batch
 
 from etc_jax import config as config_lib
-from etc_jax import evaluate
+from etc_jax.cli import evaluate
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.writing import WindowSource, write_windows
@@ -20,8 +20,7 @@ from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs.finetuning import make_job
 from etc_jax.objectives.learners import finetuning
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")

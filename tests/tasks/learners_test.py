@@ -11,7 +11,7 @@ from multihop_samples import small_etc
 from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
 
 from etc_jax.datasets.task import find_task
-from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.encoder.config import LongformerConfig
 
 OPTIONS = {"natural_questions": {"question_tokens": 4, "stride": 60}}
 FORMS = [

@@ -16,7 +16,8 @@ from natural_questions_samples import ANN, original
 from score_packages import require_for
 
 from etc_jax import config as config_lib
-from etc_jax import evaluate, prepare, registry
+from etc_jax.base import registry
+from etc_jax.cli import evaluate, prepare
 from etc_jax.datasets import task as task_lib
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate

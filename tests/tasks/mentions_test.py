@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.tasks import mentions

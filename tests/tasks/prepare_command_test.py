@@ -18,9 +18,10 @@ import openkp_samples
 import pytest
 import written_samples
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
+from repository import ROOT
 from structured_batch import stacked_labels
 
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data import parts
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import grown
@@ -30,20 +31,19 @@ from etc_jax.datasets.records import Problems
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import Structure
 from etc_jax.tasks import hotpotqa
-from etc_jax.tasks.synthetic import coreference as synthetic_coreference
-from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
-from etc_jax.tasks.synthetic import imdb as synthetic_imdb
-from etc_jax.tasks.synthetic import multiple_choice as synthetic_multiple_choice
-from etc_jax.tasks.synthetic import openkp as synthetic_openkp
-from etc_jax.tasks.synthetic import squad as synthetic_squad
-from etc_jax.tasks.synthetic import text_to_text as synthetic_text_to_text
 from etc_jax.tasks.synthetic import (
+    coreference as synthetic_coreference,
+    hotpotqa as synthetic_hotpotqa,
+    imdb as synthetic_imdb,
+    multiple_choice as synthetic_multiple_choice,
+    openkp as synthetic_openkp,
+    squad as synthetic_squad,
+    text_to_text as synthetic_text_to_text,
     token_classification as synthetic_token_classification,
+    triviaqa as synthetic_triviaqa,
+    wikihop as synthetic_wikihop,
 )
-from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
-from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = StructuredSizes(256, 64)
 PART_BYTES = 20_000  # a few records
 SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
@@ -285,7 +285,7 @@ def test_parts_are_told_apart_by_all_that_their_records_hold():
 SCRIPT = """
 import sys, time
 sys.path[:0] = {paths!r}
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.datasets import task
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 
@@ -531,7 +531,7 @@ def test_an_option_that_the_data_set_does_not_have_is_named(
 
 
 def test_a_tokenizer_without_the_special_tokens_is_named(command, made_up, tmp_path):
-    from data.tokenizer_samples import byte_bpe
+    from tokenizer_samples import byte_bpe
 
     byte_bpe().save(tmp_path / "bpe.json")
     code, _, error = command(

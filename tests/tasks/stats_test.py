@@ -12,23 +12,24 @@ import pytest
 import tokenizers
 from multihop_samples import HOTPOT, WIKIHOP, write_json
 
-from etc_jax import prepare
+from etc_jax.cli import prepare
 from etc_jax.data.text.cache import build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowCache
-from etc_jax.datasets import lengths as lengths_lib
-from etc_jax.datasets import task as task_lib
+from etc_jax.datasets import lengths as lengths_lib, task as task_lib
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.task import find
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import stats
-from etc_jax.tasks.synthetic import hotpotqa as synthetic_hotpotqa
-from etc_jax.tasks.synthetic import imdb as synthetic_imdb
-from etc_jax.tasks.synthetic import natural_questions as synthetic_natural_questions
-from etc_jax.tasks.synthetic import openkp as synthetic_openkp
-from etc_jax.tasks.synthetic import triviaqa as synthetic_triviaqa
-from etc_jax.tasks.synthetic import wikihop as synthetic_wikihop
+from etc_jax.tasks.synthetic import (
+    hotpotqa as synthetic_hotpotqa,
+    imdb as synthetic_imdb,
+    natural_questions as synthetic_natural_questions,
+    openkp as synthetic_openkp,
+    triviaqa as synthetic_triviaqa,
+    wikihop as synthetic_wikihop,
+)
 
 SYNTHETIC = {
     "hotpotqa": synthetic_hotpotqa,

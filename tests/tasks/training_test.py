@@ -6,7 +6,7 @@ from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
-from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.models.encoder.config import LongformerConfig
 
 
 def longformer(task, length):

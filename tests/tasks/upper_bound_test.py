@@ -5,9 +5,9 @@ import natural_questions_samples
 import openkp_samples
 import pytest
 import triviaqa_samples
-from data.tokenizer_samples import byte_bpe, sentence_pieces
 from golden_data import require_shared
 from multihop_samples import HOTPOT, PIECES, WIKIHOP, tokenizer, write_json
+from tokenizer_samples import byte_bpe, sentence_pieces
 
 from etc_jax.data.tokenizers.tokenizer import (
     WordPieceTokenizer,

@@ -12,16 +12,18 @@ import optax
 import pytest
 from mean_loss import loss_of
 
-from etc_jax import batch_sharding, sharding
-from etc_jax import config as config_lib
+from etc_jax import config as config_lib, sharding
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs import finetuning as finetuning_job
 from etc_jax.objectives.learners import finetuning
+from etc_jax.sharding import batch as batch_sharding
 from etc_jax.tasks import natural_questions, openkp
-from etc_jax.tasks.synthetic import natural_questions as invented_questions
-from etc_jax.tasks.synthetic import openkp as invented_pages
+from etc_jax.tasks.synthetic import (
+    natural_questions as invented_questions,
+    openkp as invented_pages,
+)
 from etc_jax.training.preflight.plan import on_mesh
 
 BATCH_SIZE, STEPS = 8, 12

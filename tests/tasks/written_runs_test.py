@@ -4,12 +4,12 @@ import gzip
 import json
 
 import pytest
-from data.tokenizer_samples import byte_bpe, sentence_pieces, t5_model
 from golden_data import require_shared
+from tokenizer_samples import byte_bpe, sentence_pieces, t5_model
 from written_samples import write_pair
 
 from etc_jax import config as config_lib
-from etc_jax import evaluate, prepare
+from etc_jax.cli import evaluate, prepare
 from etc_jax.scoring import squad as squad_scoring
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
@@ -56,7 +56,7 @@ def trained(
 
 
 def evaluated(run, file):
-    """(what `etc_jax.evaluate` writes of scores, its official file)."""
+    """(what `etc-jax evaluate` writes of scores, its official file)."""
     out = run.with_name("dev")
     assert evaluate.main([f"--model={run}", f"--out={out}", str(file)]) == 0
     names = (evaluate.SCORES, "predictions.json")

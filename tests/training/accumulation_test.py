@@ -8,7 +8,6 @@ import toy_job
 from flax import linen as nn
 from tpu_process import in_a_process
 
-from etc_jax.batch_sharding import batch_shardings, to_global
 from etc_jax.layers.common import Mlp
 from etc_jax.layers.stack import Stack
 from etc_jax.sharding import (
@@ -18,6 +17,7 @@ from etc_jax.sharding import (
     make_mesh,
     tree_shardings,
 )
+from etc_jax.sharding.batch import batch_shardings, to_global
 from etc_jax.training.accumulation import loss_and_gradient, split_rows
 from etc_jax.training.preflight import collectives, plan, topology
 

@@ -11,8 +11,9 @@ import processes
 import pytest
 import toy_job
 
-from etc_jax.training import background_writer, tensorboard, weights_and_biases
+from etc_jax.training import background_writer
 from etc_jax.training.errors import UserError
+from etc_jax.training.reporting import tensorboard, weights_and_biases
 
 CONFIG = toy_job.config(train__tensorboard=True, train__wandb_project="toys")
 
@@ -122,7 +123,8 @@ def test_a_writer_that_fails_or_hangs_does_not_stop_training(
 
 FULL = """
 import resource, sys
-from etc_jax.training import background_writer, tensorboard
+from etc_jax.training import background_writer
+from etc_jax.training.reporting import tensorboard
 background_writer.CLOSE_SECS = 0.5
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # as if the disk were so small
 board = tensorboard.writer(None, sys.argv[1])
@@ -157,7 +159,7 @@ def test_without_wandb_there_is_one_clear_error(monkeypatch):
 OFFLINE = """
 import pathlib, sys
 import toy_job
-from etc_jax.training import weights_and_biases
+from etc_jax.training.reporting import weights_and_biases
 config = toy_job.config(train__wandb_project="toys")
 assert weights_and_biases.check(config)
 for step, loss in ((4, 1.5), (2, 2.5)):  # resumed from an earlier step

@@ -12,14 +12,14 @@ from random_encoder_decoders import random_params
 from training_runs import losses, timeless
 
 from etc_jax import config as config_lib
-from etc_jax import convert, registry
+from etc_jax.base import registry
+from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer, train
-from etc_jax.models.encoder_decoder_config import BartConfig
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
 

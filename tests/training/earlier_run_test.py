@@ -6,8 +6,7 @@ import pytest
 import toy_job
 from etils import epath
 
-from etc_jax.training import run as run_lib
-from etc_jax.training import workdir
+from etc_jax.training import run as run_lib, workdir
 from etc_jax.training.errors import UserError
 
 FIELD = "global_length"

@@ -10,11 +10,12 @@ import pytest
 import toy_job
 from training_runs import lines, timeless
 
-from etc_jax import registry, train
+from etc_jax.base import registry
+from etc_jax.cli import train
 from etc_jax.training import errors
 from etc_jax.training.checkpoints.folder import _LAST
 from etc_jax.training.evaluation import Evaluator
-from etc_jax.training.metrics import MetricsWriter
+from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 
 

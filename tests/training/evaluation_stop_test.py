@@ -11,8 +11,7 @@ from checkpoint_states import kept
 from etils import epath
 from training_runs import lines, timeless
 
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.evaluation import Evaluator

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.batch_sharding import replicated
 from etc_jax.sharding import MeshConfig, make_mesh
+from etc_jax.sharding.batch import replicated
 from etc_jax.training import evaluation
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import Job

@@ -6,7 +6,7 @@ import logging
 import pytest
 import toy_job
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.digests import MOST_NAMED, of_files, shortened
 from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.errors import UserError

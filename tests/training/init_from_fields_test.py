@@ -1,24 +1,22 @@
 """A run does not begin with parameters that mean something else to its model."""
 
 import dataclasses
-import importlib.util
 import itertools
 import logging
-import pathlib
 import types
 
 import pytest
 import toy_job
 
 from etc_jax import config as config_lib
-from etc_jax import registry
-from etc_jax.model_fields import must_agree
-from etc_jax.models.encoder_config import LongformerConfig
+from etc_jax.base import registry
+from etc_jax.cli import flag as config_flag
+from etc_jax.config.model_fields import must_agree
+from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.training.checkpoints import warm_start
 from etc_jax.training.errors import UserError
 from etc_jax.training.run import train_and_evaluate
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent.parent / "etc_jax/configs"
 FAMILIES = (
     *(
         "bart",
@@ -162,9 +160,7 @@ def test_a_run_is_refused_before_it_writes_anything(tmp_path, monkeypatch):
 
 
 def load(name, arg=""):
-    spec = importlib.util.spec_from_file_location(name, CONFIGS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = config_flag.module_of(name)
     values = module.get_config(arg)
     if not values.data.paths and values.data.source != "builtin":
         values.data.paths = ("train",)

@@ -14,10 +14,9 @@ import pytest
 import toy_job
 from training_runs import MESH, lines, losses, signal_at
 
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
-from etc_jax.training.metrics import MetricsWriter
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.preflight import hardware
+from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 
 

@@ -137,7 +137,7 @@ def test_the_moments_of_adafactor_are_small():
 
 def etc_state_bytes(name):
     """(parameters, optimizer) of ETC-base on one device, as shapes alone."""
-    from etc_jax.models import etc
+    from etc_jax.models.etc import body as etc
     from etc_jax.objectives.pretraining import Pretraining
     from etc_jax.training.state import abstract_state
 

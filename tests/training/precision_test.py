@@ -13,7 +13,7 @@ import pytest
 from mean_loss import loss_of
 
 from etc_jax import config as config_lib
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache

@@ -13,8 +13,7 @@ from training_runs import MESH
 from etc_jax import config as config_lib
 from etc_jax.config import CheckpointConfig
 from etc_jax.sharding import MeshConfig, make_mesh
-from etc_jax.training import run as run_lib
-from etc_jax.training import workdir as workdir_lib
+from etc_jax.training import run as run_lib, workdir as workdir_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import plan
 from etc_jax.training.run import train_and_evaluate

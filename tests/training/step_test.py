@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import toy_job
 
-from etc_jax.batch_sharding import batch_shardings, replicated, to_global
 from etc_jax.sharding import MeshConfig, make_mesh
+from etc_jax.sharding.batch import batch_shardings, replicated, to_global
 from etc_jax.training.optimizers.optimizer import make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
 from etc_jax.training.state import abstract_state, init_state

@@ -10,8 +10,7 @@ from checkpoint_states import data_file, flip_a_bit
 from training_runs import MESH
 
 from etc_jax import config as config_lib
-from etc_jax.training import errors
-from etc_jax.training import run as run_lib
+from etc_jax.training import errors, run as run_lib
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.loop import Run, Steps

@@ -49,9 +49,9 @@ from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.layers.self_attention import AttentionWindow
-from etc_jax.models.encoder import EncoderForMaskedLm
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.encoder_heads import (
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder.heads import (
     EncoderForChoices,
     EncoderForLabels,
     EncoderForSpans,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import (
     EPSILON,
     MOST,
@@ -23,7 +23,7 @@ from etc_jax.conversion.config_rules import (
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.native import family_of
-from etc_jax.models.encoder_config import EncoderConfig
+from etc_jax.models.encoder.config import EncoderConfig
 
 # Keys of config.json -> fields, of one meaning.
 _SAME = {

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import check_sizes, layers_in
 from etc_jax.conversion.engine import (
     TRANSPOSE,
@@ -38,8 +38,8 @@ from etc_jax.conversion.families.encoder_decoder_config import (
     family_of,
 )
 from etc_jax.conversion.families.exchange import Exchange
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     EncoderDecoderConfig,
     LedConfig,

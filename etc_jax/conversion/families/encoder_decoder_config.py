@@ -25,7 +25,7 @@ from etc_jax.conversion.config_rules import (
 )
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families.bert import ACTIVATIONS
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     EncoderDecoderConfig,
     LedConfig,

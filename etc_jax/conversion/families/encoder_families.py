@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import (
     MOST,
     choice,
@@ -18,7 +18,7 @@ from etc_jax.conversion.config_rules import (
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families import encoder
 from etc_jax.conversion.families.encoder_family import EncoderFamily
-from etc_jax.models.encoder_config import (
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
     LongformerConfig,

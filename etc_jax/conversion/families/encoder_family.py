@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import Rule
 
 

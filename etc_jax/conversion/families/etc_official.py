@@ -29,7 +29,7 @@ from etc_jax.conversion.engine import (
     split_first,
     split_last,
 )
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 PREFIX = "etc_document_bert/"
 _LAYERS = f"{PREFIX}global_local_transformer_layers/"

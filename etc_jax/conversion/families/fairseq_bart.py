@@ -25,8 +25,8 @@ from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
 from etc_jax.conversion.formats.fairseq_layout import UsualLayout
-from etc_jax.models.bart_ls_config import BartLsConfig
-from etc_jax.models.encoder_decoder_config import BartConfig
+from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 # fairseq's name -> the one here.
 _ACTIVATIONS = {

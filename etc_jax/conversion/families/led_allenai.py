@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import (
     LARGEST,
     NOTHING,
@@ -30,7 +30,7 @@ from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.families.encoder_decoder_config import config_from_hf
 from etc_jax.conversion.families.exchange import Exchange
-from etc_jax.models.encoder_decoder_config import BartConfig, LedConfig
+from etc_jax.models.encoder_decoder.config import BartConfig, LedConfig
 
 CLASS = "LongformerEncoderDecoderForConditionalGeneration"
 # Names of both modes are of one function; "n2" is another one.

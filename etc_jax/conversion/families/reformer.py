@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.config_rules import (
     EPSILON,
     LARGEST,
@@ -45,8 +45,8 @@ from etc_jax.conversion.engine import (
 )
 from etc_jax.conversion.families.bert import ACTIVATIONS, linear, norm
 from etc_jax.conversion.families.exchange import Exchange
-from etc_jax.models.reformer import ReformerLm
-from etc_jax.models.reformer_config import KINDS, ReformerConfig
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import KINDS, ReformerConfig
 
 _HEAD_BIAS = "lm_head.bias"
 # The same array as `_HEAD_BIAS`, which some versions of transformers save besides. From

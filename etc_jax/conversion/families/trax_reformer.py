@@ -34,7 +34,7 @@ from etc_jax.conversion.engine import (
 )
 from etc_jax.conversion.families import reformer
 from etc_jax.conversion.formats.trax_pickle import Unread, leaves, read_pickle
-from etc_jax.models.reformer_config import AXIAL_TABLES, ReformerConfig
+from etc_jax.models.reformer.config import AXIAL_TABLES, ReformerConfig
 
 WeightLocation = tuple[Any, ...]
 

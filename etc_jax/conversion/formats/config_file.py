@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """How a model of Hugging Face writes texts: generation_config.json, both ways.
 
 The file has options of transformers' `generate` (`GenerationConfig`, version 5). It is
-kept as it is, and read as fields of `etc_jax.generation_config.GenerationConfig`. Old
+kept as it is, and read as fields of `etc_jax.generation.options.GenerationConfig`. Old
 folders have the options in config.json, and are read so where there is no such file.
 """
 

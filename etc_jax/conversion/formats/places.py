@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 
-from etc_jax import local_paths
+from etc_jax.base import local_paths
 
 # "bert-base-uncased" or "allenai/longformer-base-4096".
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -14,7 +14,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "pytorch_model*.bin")
 
 
-# How files of other programs end -> the flag of `etc_jax.convert` that reads them.
+# How files of other programs end -> the flag of `etc-jax convert` that reads them.
 _CONVERTED = {
     ".index": "official",
     ".pt": "fairseq",

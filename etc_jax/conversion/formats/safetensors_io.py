@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.conversion.formats.config_file import read_object
 
 MODULES = "modules.json"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.conversion.formats.safetensors_io import (
     FILE,
     INDEX,

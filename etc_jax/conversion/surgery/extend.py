@@ -23,14 +23,14 @@ from etc_jax.conversion.surgery.extend_parts import (
     check_difference,
     length_of,
 )
-from etc_jax.models.encoder_config import (
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
     EncoderConfig,
     LongformerConfig,
     RobertaConfig,
 )
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     EncoderDecoderConfig,
     LedConfig,

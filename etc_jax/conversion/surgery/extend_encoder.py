@@ -22,7 +22,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     rows_fn,
 )
 from etc_jax.layers.self_attention import AttentionWindow, Sparse
-from etc_jax.models.encoder_config import (
+from etc_jax.models.encoder.config import (
     BigBirdConfig,
     EncoderConfig,
     LongformerConfig,

@@ -27,8 +27,8 @@ from etc_jax.conversion.surgery.extend_parts import (
     rows_fn,
 )
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.etc import EtcConfig, EtcForPretraining
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.etc.body import EtcConfig, EtcForPretraining
 from etc_jax.ops import sampling
 from etc_jax.structure import Structure
 

@@ -21,15 +21,15 @@ from etc_jax.conversion.surgery.extend_parts import (
     length_of,
     positions_of,
 )
-from etc_jax.models.bart_ls_config import BartLsConfig
 from etc_jax.models.config_problems import refuse
-from etc_jax.models.encoder_decoder import EncoderDecoder
-from etc_jax.models.encoder_decoder_config import (
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     EncoderDecoderConfig,
     LedConfig,
     LongT5Config,
 )
+from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 # Of the released LEDs, on both sides together.
 WINDOW = 1024

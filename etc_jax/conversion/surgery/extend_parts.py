@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.encoder_decoder_config import EncoderDecoderConfig
-from etc_jax.models.encoder_heads import EncoderWithoutHead
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder.heads import EncoderWithoutHead
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 
 MAX_LENGTH, WINDOW = 4096, 512
 _CHECKED_LENGTH = 24

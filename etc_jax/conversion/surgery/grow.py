@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery.extend_parts import (

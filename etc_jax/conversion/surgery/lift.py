@@ -22,7 +22,7 @@ from etc_jax.conversion.engine import (
 from etc_jax.conversion.families import bert
 from etc_jax.conversion.families.bert import BertSizes, BertWeights, lifting_names
 from etc_jax.conversion.surgery.lift_report import LiftReport, describe_values
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from etc_jax.base.extras import needed
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.export import cut
 from etc_jax.data.text.long_texts import LengthFn, LongText, measured
 from etc_jax.data.text.prepare import sample
-from etc_jax.extras import needed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

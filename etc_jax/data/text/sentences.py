@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from etc_jax.extras import needed
+from etc_jax.base.extras import needed
 
 # Paragraphs to their sentences, as `split_sentences`.
 SplitFn = Callable[[Sequence[str]], Sequence[str]]

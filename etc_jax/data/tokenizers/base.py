@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tokenizers
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.tokenizers.finding import (
     FLAGS,
     NO_TEXT,

@@ -18,9 +18,9 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
+from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import PackageTokenizer
 from etc_jax.data.tokenizers.special_tokens import BYTE_LEVEL
-from etc_jax.registry import register
 
 Merges = Sequence[tuple[str, str]]
 

@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.tokenizers.finding import Encoded
 from etc_jax.data.tokenizers.offsets import Offsets
-from etc_jax.registry import register
 
 
 @register("tokenizer", "grown")

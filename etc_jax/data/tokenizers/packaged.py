@@ -13,10 +13,10 @@ from typing import Any
 
 import tokenizers
 
+from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import PackageTokenizer
 from etc_jax.data.tokenizers.finding import NO_TEXT
 from etc_jax.data.tokenizers.special_tokens import SpecialTokens
-from etc_jax.registry import register
 
 # Parts of the package's JSON that ids of a text depend on.
 PARTS = ("normalizer", "pre_tokenizer", "model")

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 
+from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Encoded, Tokenizer
 from etc_jax.data.tokenizers.encoding import encoded_by
 from etc_jax.data.tokenizers.offsets import Offsets
 from etc_jax.data.tokenizers.sentence_piece_offsets import SPACE, spelled
 from etc_jax.data.tokenizers.special_tokens import SENTENCEPIECE, SpecialTokens
-from etc_jax.registry import register
 
 
 @register("tokenizer", "sentencepiece")

@@ -15,10 +15,10 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Encoded, PackageTokenizer
 from etc_jax.data.tokenizers.encoding import encodings
 from etc_jax.data.tokenizers.special_tokens import WORDPIECE
-from etc_jax.registry import register
 
 CONTINUES = "##"
 UNKNOWN = "[UNK]"

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.config_upgrades import FORMERLY
+from etc_jax.config.upgrades import FORMERLY
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import FolderFormat
 from etc_jax.data.epochs import BatchRows, Epochs
@@ -180,7 +180,7 @@ class WindowCache:
         """Maps a cache into memory and reads it once, to compare checksums.
 
         Args:
-          path: folder that `etc_jax.prepare` or `window_writing` wrote.
+          path: folder that `etc-jax prepare` or `window_writing` wrote.
           vocabulary: `Tokenizer.fingerprint()` of the vocabulary in use; None: that of
             the cache, see `load_tokenizer`.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.schema import LABELS, SEPARATOR, Field, Schema
 from etc_jax.data.windows.arrays import NAME_AXIS, ArrayKind, array_kinds, offsets_of
 

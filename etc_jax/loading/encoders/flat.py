@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES, filled
 from etc_jax.formats.text_to_text import end_id
 from etc_jax.loading.text_encoder import KIND, Batch, Input, Marked
-from etc_jax.models.encoder import Encoder
-from etc_jax.models.encoder_config import EncoderConfig
-from etc_jax.models.encoder_decoder import EncoderDecoder
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from etc_jax import builders, registry
+from etc_jax.base import registry
+from etc_jax.base.types import Rows
 from etc_jax.data.text.sentences import split_sentences
 from etc_jax.data.text.sources import paragraphs_of
 from etc_jax.data.tokenizers.rows import check_rows
@@ -17,9 +18,9 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.sequence import filled
 from etc_jax.loading.batches import padded_length
 from etc_jax.loading.text_encoder import KIND, Batch, Input, Marked
-from etc_jax.models.etc import Etc
-from etc_jax.models.etc_config import EtcConfig
-from etc_jax.types import Rows
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
+from etc_jax.structure import builders
 
 # Without tables of positions nothing limits the length; the paper has 8,192 at most.
 _UNLIMITED = 16384

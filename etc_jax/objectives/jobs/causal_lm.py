@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data import digests
-from etc_jax.data.bytes import duplication
-from etc_jax.data.bytes import images as byte_images
+from etc_jax.data.bytes import duplication, images as byte_images
 from etc_jax.data.text.packed import CAUSAL, CausalRows
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops

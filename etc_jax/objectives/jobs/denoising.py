@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks, sentinels_of
 from etc_jax.data.text.reader import RowBuilder
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.text_to_text import end_id
-from etc_jax.objectives.jobs import readers as reader_job
-from etc_jax.objectives.jobs import seq2seq as pairs_job
+from etc_jax.objectives.jobs import readers as reader_job, seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.sections import DenoisingConfig
 from etc_jax.training.job import Job

@@ -5,23 +5,22 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
+from etc_jax.base.terminal import in_shell
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.data.workers import ahead
 from etc_jax.datasets import of_config
 from etc_jax.datasets.of_config import format_of
 from etc_jax.models import useful_flops
-from etc_jax.objectives.jobs import readers as reader_job
-from etc_jax.objectives.jobs import run_tokenizer
+from etc_jax.objectives.jobs import readers as reader_job, run_tokenizer
 from etc_jax.objectives.learners import finetuning
-from etc_jax.terminal import in_shell
 from etc_jax.training.job import Job
 
 
 @registry.register("objective", "data_set")
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """The data set that the objective names, on caches of `etc_jax.prepare`.
+    """The data set that the objective names, on caches of `etc-jax prepare`.
 
     Args:
       config: of the run; the data source must be "windows".

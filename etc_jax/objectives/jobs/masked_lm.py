@@ -10,7 +10,7 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data.bytes import masked as masked_bytes
 from etc_jax.data.pretraining.masking import MaskingShares, mlm_capacity

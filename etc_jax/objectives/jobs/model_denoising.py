@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data.text.candidates import CANDIDATES, MARK, CandidateRows
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.objectives.jobs import denoising as denoising_job
-from etc_jax.objectives.jobs import readers as reader_job
-from etc_jax.objectives.jobs import seq2seq as pairs_job
+from etc_jax.objectives.jobs import (
+    denoising as denoising_job,
+    readers as reader_job,
+    seq2seq as pairs_job,
+)
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.masked_lm import MODELS, MaskedLm
 from etc_jax.objectives.model_denoising import ModelDenoising

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax.config_sections import DataConfig
+from etc_jax.config.sections import DataConfig
 from etc_jax.data.digests import shortened
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes

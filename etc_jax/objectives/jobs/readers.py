@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config_sections import registered
+from etc_jax.config.sections import registered
 from etc_jax.data import digests
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.schema import Schema

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.config import Config
 from etc_jax.data import digests
 from etc_jax.data.source_configs import PairsConfig
@@ -25,8 +25,7 @@ from etc_jax.datasets.pairs import PairOptions
 from etc_jax.formats import text_to_text
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.objectives.jobs import readers as reader_job
-from etc_jax.objectives.jobs import run_tokenizer
+from etc_jax.objectives.jobs import readers as reader_job, run_tokenizer
 from etc_jax.objectives.jobs.pretraining_data import check_size
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.seq2seq import MODELS, Seq2Seq

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.learners.finetuning import Sums

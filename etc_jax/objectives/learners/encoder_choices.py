@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.formats import sequence
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models.encoder_heads import EncoderForChoices
+from etc_jax.models.encoder.heads import EncoderForChoices
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.finetuning import Sums
 from etc_jax.objectives.losses import candidates

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem, at_least
-from etc_jax.config_sections import FinetuningConfig
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem, at_least
+from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Field, Schema
 from etc_jax.formats import sequence
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
-from etc_jax.models.encoder_answers import EncoderForAnswers
-from etc_jax.models.encoder_config import EncoderConfig, LongformerConfig
-from etc_jax.models.encoder_coreference import EncoderForCoreference
-from etc_jax.models.encoder_heads import (
+from etc_jax.models.encoder.answers import EncoderForAnswers
+from etc_jax.models.encoder.config import EncoderConfig, LongformerConfig
+from etc_jax.models.encoder.coreference import EncoderForCoreference
+from etc_jax.models.encoder.heads import (
     EncoderForLabels,
     EncoderForSpans,
     EncoderForTokenLabels,

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.schema import Field, Schema
 from etc_jax.formats import sequence
-from etc_jax.models.encoder_multihop import (
+from etc_jax.models.encoder.multihop import (
     EncoderForCandidates,
     EncoderForEvidence,
     EvidenceLogits,

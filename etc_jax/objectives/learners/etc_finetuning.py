@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem
-from etc_jax.config_sections import FinetuningConfig
+from etc_jax.base import registry
+from etc_jax.base.types import Rows
+from etc_jax.config.fields import Problem
+from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Schema
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.formats import structured
-from etc_jax.models.encoder_heads import SpanLogits
-from etc_jax.models.etc_config import EtcConfig
+from etc_jax.models.encoder.heads import SpanLogits
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import (
     AnswerLogits,
     CandidateHead,
@@ -44,7 +45,6 @@ from etc_jax.objectives.losses.answers import (
 )
 from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums
-from etc_jax.types import Rows
 
 
 class EtcFinetuning(Finetuning):

@@ -10,15 +10,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax import config_kinds
-from etc_jax.config import Config
-from etc_jax.config_sections import FinetuningConfig, RegularisedConfig
+from etc_jax.config import Config, kinds as config_kinds
+from etc_jax.config.sections import FinetuningConfig, RegularisedConfig
 from etc_jax.data.schema import LABELS, WEIGHTS, Schema, at
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import InputOptions
-from etc_jax.datasets.task import Task
-from etc_jax.datasets.task import find as find_data_set
+from etc_jax.datasets.task import Task, find as find_data_set
 from etc_jax.objectives import r3f
 from etc_jax.objectives.r3f import Choice
 from etc_jax.training.job import Sums

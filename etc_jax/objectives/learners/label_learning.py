@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from etc_jax.config_fields import Problem
-from etc_jax.config_sections import FinetuningConfig
+from etc_jax.config.fields import Problem
+from etc_jax.config.sections import FinetuningConfig
 from etc_jax.objectives.learners.finetuning import Finetuning
 from etc_jax.objectives.losses.labels import (
     label_loss,

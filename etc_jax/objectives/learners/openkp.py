@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 import jax
 import numpy as np
 
-from etc_jax import registry
-from etc_jax.config_sections import FinetuningConfig
+from etc_jax.base import registry
+from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Field, Schema
 from etc_jax.formats import sequence, structured
-from etc_jax.models.encoder_keyphrases import EncoderForKeyphrases
+from etc_jax.models.encoder.keyphrases import EncoderForKeyphrases
 from etc_jax.models.openkp import EtcForKeyphrases
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.etc_finetuning import EtcFinetuning

@@ -9,17 +9,17 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax import registry
-from etc_jax.config_fields import Problem
-from etc_jax.config_sections import FinetuningConfig
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem
+from etc_jax.config.sections import FinetuningConfig
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.schema import Field, Schema
 from etc_jax.formats import sequence
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
 from etc_jax.loading import pooling
 from etc_jax.loading.text_encoder import TextEncoder, text_encoder_of
-from etc_jax.models.encoder_config import LongformerConfig
-from etc_jax.models.encoder_heads import EncoderForTexts
+from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder.heads import EncoderForTexts
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.finetuning import Sums
 from etc_jax.objectives.losses.contrastive import (

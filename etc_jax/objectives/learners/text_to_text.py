@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax import decoding, generation, registry
+from etc_jax.base import registry
 from etc_jax.data.schema import WEIGHTS, Schema
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.formats import text_to_text
-from etc_jax.generation_config import GenerationConfig
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.options import GenerationConfig
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.objectives.learners.finetuning import Learner, Sums
 from etc_jax.objectives.sections import TextToTextConfig

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import structure as st
+from etc_jax.base.types import WHOLE, LabelTable, MeshAxes, Pieces, Rows
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention.pallas import choice
-from etc_jax.ops.attention.pallas import global_local as by_kernels
+from etc_jax.ops.attention.pallas import choice, global_local as by_kernels
 from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
@@ -20,7 +20,6 @@ from etc_jax.ops.attention.parts.long_rows import long_rows
 from etc_jax.ops.attention.parts.pairs import ExplicitPairs, RulePairs, SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
 from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
-from etc_jax.types import WHOLE, LabelTable, MeshAxes, Pieces, Rows
 
 
 def attend(

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import LabelTable
 from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.parts.softmax import MASKED, accumulation_dtype, dot
-from etc_jax.types import LabelTable
 
 Array = jax.Array
 

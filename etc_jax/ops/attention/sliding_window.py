@@ -17,11 +17,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import WHOLE, LabelTable, MeshAxes
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full
 from etc_jax.ops.attention.bias import BiasFn, RowBias, SideBias
-from etc_jax.ops.attention.pallas import choice
-from etc_jax.ops.attention.pallas import sliding_window as by_kernels
+from etc_jax.ops.attention.pallas import choice, sliding_window as by_kernels
 from etc_jax.ops.attention.parts import inline_dense
 from etc_jax.ops.attention.parts.checks import (
     check_one_length,
@@ -33,7 +33,6 @@ from etc_jax.ops.attention.parts.long_rows import long_rows
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import block_sizes
 from etc_jax.ops.attention.parts.softmax import SoftmaxOptions
-from etc_jax.types import WHOLE, LabelTable, MeshAxes
 
 Array = jax.Array
 

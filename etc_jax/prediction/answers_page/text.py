@@ -6,8 +6,8 @@ import html
 import itertools
 from collections.abc import Sequence
 
+from etc_jax.base.terminal import CONTROL
 from etc_jax.datasets.explained import score_text
-from etc_jax.terminal import CONTROL
 
 
 def escaped(text: str) -> str:

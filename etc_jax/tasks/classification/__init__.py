@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.classification import structured
 from etc_jax.tasks.classification.decoding import (

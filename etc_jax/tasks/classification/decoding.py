@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
-from etc_jax.scoring import classification as scoring
-from etc_jax.scoring import labels as labels_scoring
+from etc_jax.scoring import classification as scoring, labels as labels_scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.classification.inputs import ClassificationWindow, Labelled
 

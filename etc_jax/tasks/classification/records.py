@@ -92,12 +92,12 @@ class ClassificationOptions(TableOptions):
         return {"classes": self.labels, **fields}
 
     def problem(self, objective: Any) -> str | None:
-        """A model needs the labels, which a cache of `etc_jax.prepare` has."""
+        """A model needs the labels, which a cache of `etc-jax prepare` has."""
         del objective
         if self.labels:
             return None
         return (
-            "the labels are not known; set data.input_options to what etc_jax.prepare "
+            "the labels are not known; set data.input_options to what etc-jax prepare "
             "says at its end"
         )
 

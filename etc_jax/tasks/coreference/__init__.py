@@ -5,7 +5,7 @@
         windows += task.features(record, tokenizer)
     clusters = task.answers(outputs, windows)
 
-Files have CoNLL's columns, or are JSON lines. What `etc_jax.evaluate` writes has the
+Files have CoNLL's columns, or are JSON lines. What `etc-jax evaluate` writes has the
 clusters of each document by (first, last) word; the response file that CoNLL-2012's
 scorer reads is made of it by `etc_jax.tasks.coreference.writing`.
 """
@@ -16,13 +16,15 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.datasets.task import DataSet, Form
-from etc_jax.tasks.coreference import json_form as coreference_json
-from etc_jax.tasks.coreference import records as coreference_records
+from etc_jax.tasks.coreference import (
+    json_form as coreference_json,
+    records as coreference_records,
+)
 from etc_jax.tasks.coreference.decoding import (
     decode,
     decode_each,

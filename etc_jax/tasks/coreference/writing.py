@@ -3,7 +3,7 @@
     python -m etc_jax.tasks.coreference.writing --out=response \\
         --predictions=runs/coref/dev/predictions.json development.english.v4_gold_conll
 
-The predictions are what `etc_jax.evaluate` wrote for the same files.
+The predictions are what `etc-jax evaluate` wrote for the same files.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from etc_jax import command_line, strict_json
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import INPUT, OUTPUT
+from etc_jax.cli import command_line
 from etc_jax.data.whole_files import check_out, whole
-from etc_jax.local_paths import INPUT, OUTPUT
 from etc_jax.scoring.coreference import checked_clusters
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.records import Record, Span
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument(
-        "--predictions", required=True, type=INPUT, help="file of etc_jax.evaluate"
+        "--predictions", required=True, type=INPUT, help="file of etc_jax.cli.evaluate"
     )
     parser.add_argument(
         "--out", required=True, type=OUTPUT, help="response file to write"

@@ -9,10 +9,10 @@ or no, and the sentences that support it are asked for.
     task.write(task.answers(outputs, windows), "predictions.json")
 
 In one sequence the tokenizer is one that has grown by `sequence_inputs.TOKENS`; see
-`etc_jax.convert grow`.
+`etc-jax convert grow`.
 """
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.tasks.hotpotqa import sequence_decoding, sequence_inputs

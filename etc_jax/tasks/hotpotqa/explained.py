@@ -19,8 +19,10 @@ from etc_jax.tasks.hotpotqa.decoding import (
 )
 from etc_jax.tasks.hotpotqa.inputs import SPAN, HotpotWindow
 from etc_jax.tasks.hotpotqa.records import Record
-from etc_jax.tasks.hotpotqa.sequence_decoding import Outputs as SequenceOutputs
-from etc_jax.tasks.hotpotqa.sequence_decoding import find_each
+from etc_jax.tasks.hotpotqa.sequence_decoding import (
+    Outputs as SequenceOutputs,
+    find_each,
+)
 from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 # (paragraph of the record, sentence of the paragraph)

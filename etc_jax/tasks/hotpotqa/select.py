@@ -3,7 +3,7 @@
     python -m etc_jax.tasks.hotpotqa.select --model=runs/stage1 --out=dev_kept.json \\
         hotpot_dev_distractor_v1.json
 
-The model is one of `configs/longformer_hotpotqa.py`, in the folder of its run. What is
+The model is one of `--config=longformer_hotpotqa`, in the folder of its run. What is
 written are the records in the official form with the `--keep` most relevant paragraphs
 of each, in their order; questions, answers and supporting facts stay, those in lost
 paragraphs too, so that official scores of the second model count them as missed. A
@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax import command_line
+from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.cli import command_line
 from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task
-from etc_jax.local_paths import INPUT, MODEL, OUTPUT
-from etc_jax.prediction import runner as runner_lib
-from etc_jax.prediction import work
+from etc_jax.prediction import runner as runner_lib, work
 from etc_jax.prediction.inputs import RecordReader
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.prediction.record_stream import through_model
@@ -138,7 +137,7 @@ def select(
         raise UserError(
             f"{model.folder} was trained on {task.name!r} in format {task.format!r}; "
             f"expected {DATA_SET.name!r} in one sequence, as in "
-            "configs/longformer_hotpotqa.py"
+            "configs/longformer/longformer_hotpotqa.py"
         )
     problems = Problems()
     count = sum(1 for _ in task.read(files, problems))

@@ -9,7 +9,7 @@ by `etc_jax.tasks.hyperpartisan.split`.
     task.write(task.answers(logits, windows), "predictions.json")
 """
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.classification import make_data_set
 from etc_jax.tasks.hyperpartisan.records import LABELS, Record, clean, parse, read
 

@@ -6,7 +6,7 @@ for record in task.read(["aclImdb/test"], Problems()):
 task.write(task.answers(logits, windows), "predictions.json")
 """
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.classification import make_data_set
 from etc_jax.tasks.imdb.records import LABELS, Record, parse, read
 

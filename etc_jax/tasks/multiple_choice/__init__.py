@@ -10,7 +10,7 @@ one input, and models that write texts write the option.
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import choices as scoring

@@ -90,7 +90,7 @@ class ChoiceOptions(ChoiceColumns):
             return None
         return (
             "it is not known how many options there are; set data.input_options to "
-            "what etc_jax.prepare says at its end"
+            "what etc-jax prepare says at its end"
         )
 
 

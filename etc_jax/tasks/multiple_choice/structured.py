@@ -19,8 +19,7 @@ from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import MAX_GLOBALS
 from etc_jax.tasks.multiple_choice.records import Record
 from etc_jax.tasks.paragraphs import by_lines
-from etc_jax.tasks.wikihop import inputs as wikihop_inputs
-from etc_jax.tasks.wikihop import records as wikihop_records
+from etc_jax.tasks.wikihop import inputs as wikihop_inputs, records as wikihop_records
 from etc_jax.tasks.wikihop.inputs import WikihopOptions, WikihopWindow
 
 SIZES = StructuredSizes(long_length=4096, global_length=430)

@@ -15,7 +15,7 @@ may be neither. An article is cut into windows, of which one prediction is made.
 import dataclasses
 from collections.abc import Sequence
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import natural_questions as scoring

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax import structure as st
+from etc_jax.base.types import Rows
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
@@ -27,7 +28,6 @@ from etc_jax.tasks.natural_questions.windows import (
     ArticleWindows,
     WindowOptions,
 )
-from etc_jax.types import Rows
 
 # Of the paper (section 4); strides are those of `strides.default_stride`.
 SIZES_512 = StructuredSizes(long_length=512, global_length=128)

@@ -11,7 +11,7 @@ keyphrases are up to three runs of its words.
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.task import DataSet, Form

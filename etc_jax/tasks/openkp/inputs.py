@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from etc_jax.builders import plain_text
+from etc_jax.base.types import Rows
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import GLOBAL_TYPE, SENTENCE_TYPE
@@ -21,6 +21,7 @@ from etc_jax.datasets.options import InputOptions
 from etc_jax.formats import fixed_blocks
 from etc_jax.formats.sequence import filled
 from etc_jax.formats.structured import StructuredSizes, StructuredWindow
+from etc_jax.structure.builders import plain_text
 from etc_jax.tasks.openkp.pages import (
     Page,
     PageWindow,
@@ -30,7 +31,6 @@ from etc_jax.tasks.openkp.pages import (
 )
 from etc_jax.tasks.openkp.records import Record
 from etc_jax.tasks.openkp.visual import visual_arrays
-from etc_jax.types import Rows
 
 SIZES = StructuredSizes(long_length=4096, global_length=512)
 

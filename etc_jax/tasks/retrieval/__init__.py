@@ -9,7 +9,7 @@ One encoder makes the vectors of queries and passages. The score ranks, for each
 the passages of all files together.
 """
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.retrieval.decoding import (

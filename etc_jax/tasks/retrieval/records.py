@@ -11,8 +11,13 @@ import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from etc_jax.datasets.fields import Fields, anything, list_of, wrong_type
-from etc_jax.datasets.fields import text as non_blank
+from etc_jax.datasets.fields import (
+    Fields,
+    anything,
+    list_of,
+    text as non_blank,
+    wrong_type,
+)
 from etc_jax.datasets.json_objects import has_member
 from etc_jax.datasets.records import Note, PassedOverError, reader
 from etc_jax.datasets.tables import (

@@ -15,7 +15,7 @@ The first answer is learnt. Any answer of a question is right in the score.
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.squad import structured
 from etc_jax.tasks.squad.decoding import (

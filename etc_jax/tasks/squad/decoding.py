@@ -16,8 +16,7 @@ import numpy as np
 
 from etc_jax.datasets.decoding import check_outputs, require_gold, softmax
 from etc_jax.datasets.task import PREDICTIONS
-from etc_jax.scoring import answers as answers_scoring
-from etc_jax.scoring import squad as scoring
+from etc_jax.scoring import answers as answers_scoring, squad as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.squad.inputs import NOWHERE, OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record

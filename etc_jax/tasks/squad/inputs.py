@@ -48,7 +48,7 @@ class SpanOptions(SquadOptions, StrideOptions):
       unanswerable: a question may have no answer, as in SQuAD 2.0; by default so if one
         of the files to learn from has none.
       null_threshold: such a question has no answer if the score of none is so much
-        above that of the best one; `etc_jax.evaluate` finds the best threshold.
+        above that of the best one; `etc-jax evaluate` finds the best threshold.
     """
 
     given_to: ClassVar[tuple[str, ...]] = (

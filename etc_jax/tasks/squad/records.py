@@ -21,9 +21,9 @@ from etc_jax.datasets.fields import (
     anything,
     list_of,
     objects,
+    text as non_blank,
     wrong_type,
 )
-from etc_jax.datasets.fields import text as non_blank
 from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import BadRecordError, Note, reader
 from etc_jax.datasets.tables import (

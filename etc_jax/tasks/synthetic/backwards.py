@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic.maker import Maker
 
 # Common words of one form each.

@@ -17,7 +17,7 @@ import pathlib
 import random
 from collections.abc import Iterable, Iterator
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.data.whole_files import whole
 from etc_jax.tasks.coreference.records import Record, Span
 from etc_jax.tasks.coreference.writing import brackets

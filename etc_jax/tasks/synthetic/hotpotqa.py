@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.schema import KINDS, PAIRS, YEAR, Relation

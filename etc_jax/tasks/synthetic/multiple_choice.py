@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.maker import Maker
 

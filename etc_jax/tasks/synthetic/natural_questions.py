@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.schema import PAIRS, YEAR

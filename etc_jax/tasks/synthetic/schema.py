@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from etc_jax.tasks.synthetic.relation import YEAR as YEAR
-from etc_jax.tasks.synthetic.relation import Relation as Relation
-from etc_jax.tasks.synthetic.relation import read
+from etc_jax.tasks.synthetic.relation import YEAR as YEAR, Relation as Relation, read
 
 KINDS = ("person", "company", "town", "region")
 _FILE = pathlib.Path(__file__).with_name("relations.txt")

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import wikihop
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.wikihop import WikiHopSizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import hotpotqa
 from etc_jax.tasks.synthetic.maker import Maker
 

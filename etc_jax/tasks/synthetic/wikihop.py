@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.telling import WorldDocument

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair, parse, read
 from etc_jax.datasets.task import DataSet
 from etc_jax.datasets.text_form import ONLY_WRITTEN, make_text_form

@@ -11,7 +11,7 @@ seqeval, plain tags by scikit-learn: both are in the extra "metrics".
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.token_classification import structured

@@ -141,12 +141,12 @@ class TokenClassificationOptions(InputOptions):
         return {"classes": self.labels, **fields_of(self.scheme)}
 
     def problem(self, objective: Any) -> str | None:
-        """A model needs the labels, which a cache of `etc_jax.prepare` has."""
+        """A model needs the labels, which a cache of `etc-jax prepare` has."""
         del objective
         if self.labels:
             return None
         return (
-            "the tags are not known; set data.input_options to what etc_jax.prepare "
+            "the tags are not known; set data.input_options to what etc-jax prepare "
             "says at its end"
         )
 

@@ -11,7 +11,7 @@ but no place: every place where the documents have one of them may tell it.
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.triviaqa import structured

@@ -9,12 +9,12 @@ answer; finding it takes steps from document to document.
     task.write(task.answers(logits, windows), "predictions.json")
 
 In one sequence a long record has several windows, and the tokenizer is one that has
-grown by `sequence_inputs.TOKENS`; see `etc_jax.convert grow`.
+grown by `sequence_inputs.TOKENS`; see `etc-jax convert grow`.
 """
 
 import dataclasses
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import wikihop as scoring

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair
 from etc_jax.datasets.task import DataSet
 from etc_jax.datasets.text_form import ONLY_WRITTEN, WORDING, make_text_form

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from etc_jax import extras
+from etc_jax.base import extras
 from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import has_objects, read_lines

@@ -18,7 +18,7 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import CorruptCheckpointError

@@ -15,8 +15,8 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax import strict_json
-from etc_jax.local_paths import naming
+from etc_jax.base import strict_json
+from etc_jax.base.local_paths import naming
 
 NAME = "manifest.json"
 # Written into a finished checkpoint later, with a checksum of its own.

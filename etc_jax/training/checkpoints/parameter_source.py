@@ -126,7 +126,7 @@ class _WholeModel(ParameterSource):
 
 
 class SavedModel(_WholeModel):
-    """A folder that `etc_jax.convert` wrote; see `conversion.formats.native`."""
+    """A folder that `etc-jax convert` wrote; see `conversion.formats.native`."""
 
     def _load(self) -> Mapping[str, Any]:
         return native.load(self.folder).params

@@ -13,9 +13,9 @@ import jax
 from etils import epath
 
 from etc_jax.config import Config, flat_items
-from etc_jax.config_fields import suggestion
+from etc_jax.config.fields import suggestion
+from etc_jax.config.model_fields import must_agree
 from etc_jax.conversion.engine import flatten, unflatten
-from etc_jax.model_fields import must_agree
 from etc_jax.sharding import path_of
 from etc_jax.training.checkpoints import parameter_source
 from etc_jax.training.checkpoints.checkpointer import from_first

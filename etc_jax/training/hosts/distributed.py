@@ -29,8 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
-from jax._src import distributed as jax_distributed
-from jax._src import xla_bridge
+from jax._src import distributed as jax_distributed, xla_bridge
 from jax._src.clusters import ClusterEnv
 
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError

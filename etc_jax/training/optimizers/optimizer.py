@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from etc_jax import registry
+from etc_jax.base import registry
 from etc_jax.sharding import path_of
 from etc_jax.training.optimizers.adafactor import (
     clip_by_layer_rms,

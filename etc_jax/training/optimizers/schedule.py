@@ -12,7 +12,7 @@ import dataclasses
 import jax.numpy as jnp
 import optax
 
-from etc_jax import registry
+from etc_jax.base import registry
 
 
 def make_schedule(config, *, learning_rate: float, num_steps: int) -> optax.Schedule:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from etc_jax import strict_json
+from etc_jax.base import strict_json
 from etc_jax.training.checkpoints.manifest import write_atomically
 from etc_jax.training.hosts import distributed
 

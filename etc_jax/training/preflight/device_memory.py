@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from etc_jax.batch_sharding import batch_shards
+from etc_jax.sharding.batch import batch_shards
 from etc_jax.training.preflight.plan import Plan
 
 MiB = 2**20

@@ -14,8 +14,12 @@ from etc_jax.sharding import path_of
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.optimizers.groups import trained_only
-from etc_jax.training.preflight import collectives, device_memory, hardware
-from etc_jax.training.preflight import topology as topology_lib
+from etc_jax.training.preflight import (
+    collectives,
+    device_memory,
+    hardware,
+    topology as topology_lib,
+)
 from etc_jax.training.preflight.device_memory import MiB, device_bytes
 from etc_jax.training.preflight.plan import (
     Plan,

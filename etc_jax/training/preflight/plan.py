@@ -12,10 +12,9 @@ import numpy as np
 import optax
 from etils import epath
 
-from etc_jax import registry
-from etc_jax.batch_sharding import batch_shardings, batch_shards, local_rows, replicated
+from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config_kinds import is_objective
+from etc_jax.config.kinds import is_objective
 from etc_jax.sharding import (
     DEFAULT_RULES,
     MeshConfig,
@@ -25,7 +24,7 @@ from etc_jax.sharding import (
     nearest_multiples,
     path_of,
 )
-from etc_jax.training import writers
+from etc_jax.sharding.batch import batch_shardings, batch_shards, local_rows, replicated
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import HELPERS, Job
 from etc_jax.training.optimizers.groups import Groups, trained_only
@@ -33,6 +32,7 @@ from etc_jax.training.optimizers.optimizer import decay_mask, make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
 from etc_jax.training.preflight import hardware
 from etc_jax.training.preflight.flops import matmul_flops
+from etc_jax.training.reporting import writers
 from etc_jax.training.state import TrainState, abstract_state
 from etc_jax.training.step import make_train_step
 

@@ -7,9 +7,9 @@ import math
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import MeshAxes
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.parts.checks import check_implementation
-from etc_jax.types import MeshAxes
 
 # The least with products of bfloat16 (A100, RTX 30). Tried: an H100, 9.0.
 _CAPABILITY = 8.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from etc_jax import structure as st
+from etc_jax.base.types import MeshAxes, Pieces, Rows
 from etc_jax.ops.attention.pallas.choice import on_gpu
 from etc_jax.ops.attention.pallas.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.dropout import Dropout
-from etc_jax.types import MeshAxes, Pieces, Rows
 
 
 def problem(structure, rules: st.Rules) -> str | None:

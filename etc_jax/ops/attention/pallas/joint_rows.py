@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 
+from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops.attention.pallas import calls
 from etc_jax.ops.attention.pallas.calls import Inputs, OfRows, Options
 from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
 from etc_jax.ops.attention.parts.softmax import dot, row_deltas
-from etc_jax.types import LabelTable, MeshAxes
 
 Array = jax.Array
 

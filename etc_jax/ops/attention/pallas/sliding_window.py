@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import MeshAxes
 from etc_jax.ops.attention.pallas.choice import on_gpu
 from etc_jax.ops.attention.pallas.pieces import InlinePiece, Keys, Placed
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
-from etc_jax.types import MeshAxes
 
 
 def windows(

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import structure as st
+from etc_jax.base.types import Rows
 from etc_jax.ops.attention import dense
-from etc_jax.types import Rows
 
 
 def band_to_square(band: jax.Array) -> jax.Array:

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.ops import blocking
-from etc_jax.ops import labels as label_ops
+from etc_jax.ops import blocking, labels as label_ops
 from etc_jax.ops.attention.parts.pairs import ChosenLabels, SequenceShard
 
 Array = jax.Array

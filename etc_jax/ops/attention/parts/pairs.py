@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax import structure as st
-from etc_jax.ops import blocking, sequence
-from etc_jax.ops import labels as label_ops
+from etc_jax.ops import blocking, labels as label_ops, sequence
 
 Array = jax.Array
 

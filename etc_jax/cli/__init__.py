@@ -1,0 +1,1 @@
+"""Command lines, a module each, and what they share."""

@@ -1,0 +1,189 @@
+"""Makes a model of short texts long: BERT as a Longformer, BART as a LED.
+
+BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
+T5 a LongT5.
+
+    etc-jax extend --from=roberta-base --to=longformer \\
+        --max_length=4096 --window=512 --out=roberta-4096
+    etc-jax extend --from=bart-base --to=led --max_length=16384 \\
+        --out=led-base
+
+Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
+that etc-jax convert wrote, or a run, a model of the same kind. --format=native makes
+such a model of a folder of Hugging Face too; an ETC, a BART-LS, and a BigBird with
+--num_globals, which transformers does not know, are always one.
+
+Positions go on with copies of those of the source, block by block; global projections
+begin as copies of the local ones. The result is compared with the source on short
+inputs, where both must compute the same, before anything is written.
+
+    etc-jax extend --from=runs/more --to=longformer --copy_global \\
+        --out=models/longer
+
+After training without global tokens: their projections become copies again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from etc_jax.cli import command_line, encoder_source
+from etc_jax.cli.model_commands import (
+    add_tokenizer_flag,
+    carry_out,
+    hugging_face_files,
+    kept_tokenizer,
+    saved,
+    sentence_files,
+    tokenizer_note,
+)
+from etc_jax.conversion import hugging_face
+from etc_jax.conversion.formats import native
+from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
+from etc_jax.loading.model_source import ModelSource
+
+_PROG = "etc-jax extend"
+
+_NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_line.ArgumentParser(_PROG, __doc__)
+    encoder_source.add_flags(parser)
+    add = parser.add_argument
+    add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
+    add("--max_length", type=int, help="tokens; default: 4096")
+    add(
+        "--window",
+        type=int,
+        help="tokens seen on both sides together; default: 512 for longformer and etc, "
+        "1024 for led, 254 for long_t5",
+    )
+    add(
+        "--block_size",
+        type=int,
+        help="of big_bird, default: 64; tokens of a sum of long_t5, default: 16; of "
+        "bart_ls, default: 1024",
+    )
+    add(
+        "--num_globals",
+        type=int,
+        help="tokens in front that are global, of big_bird; default: 0, its first and "
+        "last block are",
+    )
+    add(
+        "--positions",
+        choices=("copy", "new"),
+        default="copy",
+        help="after those of the source: copies of them, or random; default: copy",
+    )
+    add("--seed", type=int, default=0, help="of what begins at random; default: 0")
+    add(
+        "--copy_global",
+        action="store_true",
+        help="global projections become copies of the local ones again",
+    )
+    add(
+        "--format",
+        choices=("hf", "native"),
+        help="of what is written; default: that of the source",
+    )
+    add_tokenizer_flag(parser)
+    return parser
+
+
+def _is_hf(args: argparse.Namespace, source: ModelSource) -> bool:
+    """Whether the result is a folder of Hugging Face.
+
+    Raises:
+      ValueError: if it cannot be one.
+    """
+    if args.format == "hf" and not source.is_hf:
+        raise ValueError(
+            f"--format=hf, but {args.source} is a model of etc_jax; leave it out, and "
+            "write the result for transformers with --to_hf"
+        )
+    ours = {"etc": "ETC", "bart_ls": "BART-LS"}.get(args.to)
+    if args.num_globals:
+        ours = "BigBird with global tokens in front"
+    if args.format == "hf" and ours:
+        raise ValueError(f"--format=hf, but transformers has no {ours}; leave it out")
+    return source.is_hf and args.format != "native" and ours is None
+
+
+def run(args: argparse.Namespace) -> str:
+    """The command; the report of it.
+
+    Raises:
+      ValueError, OSError, RunError: if something does not fit.
+    """
+    native.check_free(args.out, overwrite=args.overwrite)
+    source = encoder_source.find(args.source, args.step, "made long")
+    tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
+    is_hf = _is_hf(args, source)
+    asked = Extension(
+        args.to,
+        args.max_length,
+        args.window,
+        args.block_size,
+        args.num_globals,
+        args.positions,
+        args.copy_global,
+        args.seed,
+    )
+    made = extend(source.params, source.config, asked)
+    length = asked.max_length or _length(made)
+    beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
+    beside |= source.generation_files()
+    if is_hf:
+        files = hugging_face_files(tokenizer, length) | beside
+        hugging_face.save(
+            args.out, made.params, made.config, files=files, labels=source.labels()
+        )
+    else:
+        about = {
+            "made_from": {"extend": args.source},
+            "options": dataclasses.asdict(asked),
+            "largest_difference": made.difference,
+            "left_behind": list(made.left_behind),
+        }
+        native.save(
+            args.out,
+            made.params,
+            made.config,
+            about,
+            files=saved(tokenizer, source.labels()) | beside,
+            overwrite=args.overwrite,
+        )
+    report = _report(source.config, made, length)
+    return "\n".join([report, tokenizer_note(tokenizer), *note])
+
+
+def _length(made: Extended) -> int:
+    config = made.config
+    return getattr(config, "max_length", None) or config.max_positions
+
+
+def _report(source: Any, made: Extended, length: int) -> str:
+    lines = [
+        f"{source.max_length} positions became {length}",
+        f"short inputs: rows differ by {made.difference:.2g} at most",
+    ]
+    if made.left_behind:
+        lines.append(f"left out: {', '.join(made.left_behind)}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
+    args = _parser().parse_args(argv)
+    args.to = _NAMES.get(args.to, args.to)
+    return carry_out(_PROG, lambda: run(args), args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

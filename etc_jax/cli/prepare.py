@@ -1,0 +1,363 @@
+"""Raw files of a data set made ready for training: a window cache.
+
+    etc-jax prepare --task=hotpotqa --tokenizer=vocab.txt \\
+        --out=caches/hotpotqa_train hotpot_train_v1.1.json
+    etc-jax prepare --task=natural_questions --tokenizer=vocab.txt \\
+        --out=caches/nq_train nq-train-*.jsonl.gz
+
+The files are those of the official release, gzipped or not. Each record becomes inputs
+with labels, once; training reads them by number. A run that was stopped or killed goes
+on where it stood when the same command is given again. Records that cannot be trained
+on are left out, counted and named.
+"""
+
+# One file: the function, and the command that only parses for it.
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from etc_jax.base import cores, registry
+from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.terminal import in_shell, next_command, say
+from etc_jax.cli import command_line, flag as config_flag
+from etc_jax.data import parts
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
+from etc_jax.data.windows.cache import FORMAT, WindowCache
+from etc_jax.data.windows.window import InputSizes
+from etc_jax.data.windows.writing import (
+    LeftOut,
+    ProgressFn,
+    WindowSource,
+    build_windows,
+    files_and_packages,
+    part_of,
+)
+from etc_jax.datasets import options as input_options, task as task_lib
+from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
+from etc_jax.datasets.task import Task
+
+_PROG = "etc-jax prepare"
+
+_MOST_WORKERS = 32
+_PROGRESS_SECS = 10.0
+
+
+def prepare(
+    task: Task,
+    files: Sequence[str | os.PathLike],
+    tokenizer: Tokenizer,
+    out: str | os.PathLike,
+    *,
+    sizes: InputSizes | None = None,
+    official_quirks: bool = False,
+    workers: int = 0,
+    part_bytes: int = parts.PART_BYTES,
+    progress_fn: ProgressFn | None = None,
+) -> WindowCache:
+    """Makes the window cache of some files, or opens the one that is already there.
+
+    Memory does not grow with the files, but for the ids of the records. Neither
+    `workers` nor an interruption changes a byte of the cache.
+
+    Args:
+      task: the data set, with the options of its inputs.
+      files: of its official release.
+      tokenizer: with the special tokens of the task.
+      out: the folder to make.
+      sizes: lengths of an input; None: those of the paper.
+      official_quirks: as for the features of the task.
+      workers: processes beside this one; 0: this one does all.
+      part_bytes: of a part, the least that a killed run leaves.
+      progress_fn: called now and then with (records, windows) so far.
+
+    Raises:
+      ValueError: if `out` holds something else, no record can be used, or the
+        tokenizer or a size does not fit.
+      OSError: if a file cannot be read.
+      parts.WorkerDiedError: if a process is killed.
+    """
+    task = task.completed(files)
+    sizes = sizes or task.sizes
+    problems = Problems()
+    source = _source(task, files, sizes, official_quirks)
+
+    def make(tokenizer_file: pathlib.Path, folder: pathlib.Path) -> Iterator[Any]:
+        recipe = parts.Recipe(
+            _featurizer(task, tokenizer, sizes, official_quirks),
+            _open_featurizer,
+            (task.name, task.format, task.option_values, tokenizer_file)
+            + (sizes, official_quirks),
+        )
+        cut = parts.cut_records(task.read(files, problems), part_bytes)
+        return parts.make_parts(cut, recipe, folder, workers=workers)
+
+    return build_windows(
+        make,
+        tokenizer,
+        out,
+        source,
+        found_fn=lambda: _found(problems),
+        progress_fn=progress_fn,
+    )
+
+
+def _source(
+    task: Task,
+    files: Sequence[str | os.PathLike],
+    sizes: InputSizes,
+    official_quirks: bool,
+) -> WindowSource:
+    """What the windows are made of and how; what only chooses them shapes none."""
+    shaping = task.changed_options
+    drawn = {name: shaping.pop(name) for name in task.drawn_by if name in shaping}
+    return WindowSource(
+        task.name,
+        task.format,
+        dataclasses.asdict(sizes),
+        options={"official_quirks": official_quirks, **shaping},
+        made_by=files_and_packages(task.all_read(files))
+        | ({"drawn": drawn} if drawn else {})
+        | ({} if task.format == next(iter(task.forms)) else {"format": task.format}),
+    )
+
+
+def _featurizer(
+    task: Task, tokenizer: Tokenizer, sizes: InputSizes, official_quirks: bool
+) -> parts.MakeFn:
+    def make(records: list[Any]) -> parts.Part:
+        kept, left_out = [], LeftOut()
+        for record in records:
+            try:
+                windows = task.features(
+                    record, tokenizer, sizes, official_quirks=official_quirks
+                )
+            except BadRecordError as e:
+                left_out.add(e.kind, record.id)
+                continue
+            kept += [window for window in windows if window.unusable is None]
+            # A record is named once, however many of its windows are left out.
+            reasons = collections.Counter(w.unusable for w in windows if w.unusable)
+            for reason, count in reasons.items():
+                left_out.update({reason: {"count": count, "first": [record.id]}})
+        return part_of(kept, tokenizer.vocab_size, len(records), left_out)
+
+    return make
+
+
+def _open_featurizer(
+    name: str,
+    format: str,
+    options: dict[str, Any],
+    tokenizer_file: pathlib.Path,
+    sizes: InputSizes,
+    official_quirks: bool,
+) -> parts.MakeFn:
+    tokenizer = Tokenizer.load(tokenizer_file)
+    # The name of a data set that the parent process has imported.
+    task = task_lib.named_task(name, format).with_options(options)
+    return _featurizer(task, tokenizer, sizes, official_quirks)
+
+
+def _found(problems: Problems) -> dict[str, Any]:
+    """What was wrong with the files, as JSON values."""
+    return {
+        kind: {"count": count, "first": problems.messages[kind]}
+        for kind, count in problems.counts.items()
+    }
+
+
+# --- command line ---------------------------------------------------------------------
+
+
+def report(cache: WindowCache) -> str:
+    """What became of the records, in lines for people."""
+    counts, longest, sizes = cache.header["counts"], cache.longest, cache.sizes
+    found = cache.header["found"]
+    parts = [f"{longest[x]} of {sizes[x]} {x} tokens" for x in sizes]
+    lines = [
+        f"{cache.path}: {cache.num_windows} windows of {counts['records']} records of "
+        f"{cache.task}",
+        f"longest: {', '.join(parts)}",
+    ]
+    if left_out := cache.header["left_out"]:
+        total = sum(x["count"] for x in left_out.values())
+        lines.append(f"left out, {total}:")
+        lines += [f"  {line}" for line in LeftOut(left_out).lines()]
+    else:
+        lines.append("nothing left out")
+    if cache.input_options:
+        options = in_shell(str(cache.input_options))
+        lines.append(f"train with --config.data.input_options={options}")
+    if found:
+        lines.append("odd or wrong in the files (a wrong record is not read):")
+    for kind, problem in found.items():
+        lines.append(f"  {problem['count']} x {kind}")
+        lines += [f"      {message}" for message in problem["first"]]
+    if unread := _unread(cache):
+        lines.append(
+            f"WARNING: {unread} of the files could not be read to the end (see above): "
+            "the records after the break are missing"
+        )
+    return "\n".join(lines)
+
+
+def _unread(cache: WindowCache) -> int:
+    """How many files could not be read to the end."""
+    found = cache.header["found"]
+    return sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
+
+
+def progress_printer(
+    clock: Callable[[], float] = time.monotonic,
+    every_secs: float = _PROGRESS_SECS,
+) -> ProgressFn:
+    """Prints how far the work is, but not too often."""
+    last = [clock(), 0]
+
+    def show(records: int, windows: int) -> None:
+        now = clock()
+        if now - last[0] < every_secs:
+            return
+        rate = (records - last[1]) / (now - last[0])
+        say(f"{records} records, {windows} windows, {rate:.0f} records/s")
+        last[:] = now, records
+
+    return show
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = command_line.ArgumentParser(_PROG, __doc__)
+    parser.add_argument(
+        "--task",
+        required=True,
+        type=str,
+        help=f"the data set: one of {', '.join(task_lib.names())}, or the path of a "
+        "module that registers one",
+    )
+    parser.add_argument(
+        "--format",
+        type=str,
+        help="of the inputs: structured for ETC, sequence for encoders of one sequence "
+        "(default: the first one that the data set has)",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        required=True,
+        type=MODEL,
+        help="vocabulary file, or a folder with one",
+    )
+    parser.add_argument("--out", required=True, type=OUTPUT, help="folder to make")
+    add_lengths(parser)
+    parser.add_argument(
+        "--official_quirks",
+        action="store_true",
+        help="do wrong what the official code does wrong, to compare with it",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=min(cores.available(), _MOST_WORKERS),
+        help="processes that work; 0: no other than this (default: %(default)s)",
+    )
+    parser.add_argument(
+        "files", nargs="+", type=INPUT, help="files of the official release"
+    )
+    # What a data set leaves to choose are flags beside the others.
+    named = command_line.first_given(arguments, "task", "format")
+    if named.task is None:
+        parser.epilog = "More flags: --task=NAME --help"
+    else:
+        task = task_lib.named_task(named.task, named.format)
+        group = parser.add_argument_group(f"inputs of {task.name}")
+        input_options.add_flags(group, task.options)
+    return parser.parse_args(arguments)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Does what a command line says, with a report.
+
+    Raises:
+      ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
+    """
+    task = task_lib.named_task(args.task, args.format)
+    task = task.with_options(input_options.given(args, task.options))
+    sizes = given_lengths(args, task)
+    there = FORMAT.is_at(pathlib.Path(args.out))
+    cache = prepare(
+        task,
+        args.files,
+        open_tokenizer(args.tokenizer),
+        args.out,
+        sizes=sizes,
+        official_quirks=args.official_quirks,
+        workers=args.workers,
+        progress_fn=progress_printer(),
+    )
+    if there:
+        say(f"{args.out} is finished already: nothing to do")
+    say(report(cache))
+    if not _unread(cache):
+        say(_next(cache, args.out))
+
+
+def _next(cache: WindowCache, out: str) -> str:
+    """What to do with inputs: learn them, if a config of their data set's name does."""
+    name = cache.task.rpartition(".")[2]
+    if name not in config_flag.names() or set(out) & set(",="):
+        return next_command("stats", out)
+    variant = ",etc" if cache.format == "structured" else ""
+    config = f"--config={name}:prepared={out}{variant}"
+    workdir = f"--workdir=runs/{pathlib.Path(out).name}"
+    note = "add ,from=FOLDER to begin with a model"
+    return next_command("train", workdir, config, note=note)
+
+
+def add_lengths(parser: argparse.ArgumentParser) -> None:
+    """A flag for each length that inputs of some format have."""
+    for name in _length_names():
+        about = f"{name.removesuffix('_length')} tokens of an input at most"
+        parser.add_argument(
+            f"--{name}", type=int, help=f"{about} (default: the paper's)"
+        )
+
+
+def _length_names() -> list[str]:
+    formats = (registry.lookup("format", name) for name in registry.names("format"))
+    return list(dict.fromkeys(x for schema in formats for x in schema.lengths.values()))
+
+
+def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
+    """The lengths that these flags say, or those of the task.
+
+    Raises:
+      ValueError: if one is out of range, or inputs of the task have none of the name.
+    """
+    known = [field.name for field in dataclasses.fields(task.sizes)]
+    flags = {name: getattr(args, name) for name in _length_names()}
+    given = {name: length for name, length in flags.items() if length is not None}
+    if foreign := sorted(given.keys() - set(known)):
+        raise ValueError(
+            f"inputs of {task.name} in format {task.format!r} have no "
+            f"--{', --'.join(foreign)}; they have --{', --'.join(known)}"
+        )
+    return dataclasses.replace(task.sizes, **given)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit code."""
+    again = "stopped; the same command goes on from here"
+    return command_line.run(_PROG, lambda: run(parse(arguments)), interrupted=again)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

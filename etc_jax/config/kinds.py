@@ -1,0 +1,239 @@
+"""Sections of a config that go by a name: model, objective and source.
+
+Each name has a frozen dataclass of its own, in the registry. A `ConfigDict` shows, for
+one section, the fields of all names that are known, so that another name and its fields
+can be given on a command line; of these, a `Config` keeps those of the name alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ml_collections import config_dict
+
+from etc_jax.base import registry
+from etc_jax.config.fields import Problem, build, default_dict, suggestion
+from etc_jax.config.sections import ObjectiveConfig
+from etc_jax.config.upgrades import FORMERLY, MOVED
+
+# {field that is a name: the kinds of which it is one}
+NAMES = {
+    "model.family": ("model_config",),
+    "objective.name": ("objective_config", "data_set"),
+    "data.source": ("source_config",),
+    "optimizer.name": ("optimizer",),
+    "schedule.name": ("schedule",),
+}
+
+# Under which "objective" has the job of all data sets; no config names it.
+ANY_DATA_SET = "data_set"
+
+
+def section_of(name: str, format: str | None = None, model: Any = None) -> type:
+    """The dataclass of an objective's options.
+
+    Args:
+      name: of an objective or a data set.
+      format: of the data set's inputs; None: the first that it has.
+      model: config of the model; None: see `learner_of`.
+
+    Raises:
+      KeyError: if there is neither.
+      ValueError: if the data set has no such format, or nothing learns it.
+    """
+    if is_objective(name):
+        if name in registry.names("objective_config"):
+            return registry.lookup("objective_config", name)
+        return ObjectiveConfig
+    task = registry.lookup("data_set", name).in_format(format)
+    return learner_of(task, model).section
+
+
+def learner_of(task: Any, model: Any = None) -> type:
+    """What learns a data set in one format with a model.
+
+    It is registered as "learner" under NAME/FORMAT. Where models of several kinds take
+    a format, the learners of further kinds are registered under NAME/FORMAT/KIND.
+
+    Args:
+      task: with the name of its `learner` and its `format`.
+      model: config of the model; None, or one that no learner takes: the first learner.
+
+    Raises:
+      KeyError: if there is none.
+    """
+    name = f"{task.learner}/{task.format}"
+    first = registry.lookup("learner", name)
+    others = (x for x in registry.names("learner") if x.startswith(f"{name}/"))
+    for learner in (first, *(registry.lookup("learner", x) for x in others)):
+        if isinstance(model, learner.takes()):
+            return learner
+    return first
+
+
+def is_objective(name: str) -> bool:
+    """Whether a name is that of an objective, and not of a data set."""
+    if name == ANY_DATA_SET:
+        return False
+    try:
+        registry.lookup("objective", name)
+    except KeyError:
+        return False
+    return True
+
+
+def known_sections(kind: str) -> dict[str, type]:
+    """{name: dataclass} of the objectives ("objective") or sources ("data")."""
+    if kind == "data":
+        names = registry.names("source_config")
+        return {name: registry.lookup("source_config", name) for name in names}
+    names = registry.names("objective_config")
+    found = {name: registry.lookup("objective_config", name) for name in names}
+    for name in registry.names("learner"):
+        found[name] = registry.lookup("learner", name).section
+    return found
+
+
+def shown(kind: str, first: type, name: str) -> dict[str, Any]:
+    """The fields of all sections of a kind with their defaults, those of one first."""
+    key = "source" if kind == "data" else "name"
+    fields = {**default_dict(first), key: name}
+    for section in known_sections(kind).values():
+        fields = {**default_dict(section), **fields}
+    return fields
+
+
+def objective_problem(name: Any) -> str | None:
+    """Why a name is of no objective and no data set; None if it is."""
+    if not isinstance(name, str):
+        return f"is {name!r}; expected a string"
+    if is_objective(name):
+        return None
+    if name in FORMERLY:
+        return f"is {name!r}, which is a format of inputs now; set {FORMERLY[name]!r}"
+    try:
+        registry.lookup("data_set", name)
+    except KeyError:
+        known = {*registry.names("objective"), *registry.names("data_set")}
+        known -= {ANY_DATA_SET}
+        near = suggestion(name, known)
+        return f"no objective named {name!r}; {near}{registry.how_to_import(name)}"
+    return None
+
+
+def build_section(
+    kind: str, cls: type, values: Any, name: str, problems: list[Problem]
+) -> Any:
+    """A section of one name from a mapping that may show the fields of others.
+
+    Args:
+      kind: "objective" or "data".
+      cls: the dataclass of the name.
+      values: of the section.
+      name: of it.
+      problems: where errors are added.
+
+    Returns:
+      The section, or None where it cannot be made.
+    """
+    if not isinstance(values, Mapping):
+        problems.append((kind, f"is {values!r}; expected a section with fields"))
+        return None
+    own = default_dict(cls)
+    key = "source" if kind == "data" else "name"
+    given = {field: value for field, value in values.items() if field in own}
+    problems += _unused(kind, values, own, key, name)
+    return build(cls, {**given, key: name}, kind, problems)
+
+
+def _unused(
+    kind: str, values: Mapping, own: Mapping, key: str, name: str
+) -> Iterator[Problem]:
+    """Values that would be left out in silence, and fields that nothing has."""
+    owners: dict[str, dict[str, Any]] = {}
+    for known, section in known_sections(kind).items():
+        # A learner is known as "openkp/structured": the data set is meant, unless it
+        # is this one, whose field is of another format.
+        owner, _, format = known.partition("/")
+        owner = f"{owner} in format {format}" if owner == name else owner
+        for field, default in default_dict(section).items():
+            owners.setdefault(field, {})[owner] = default
+    for field, value in values.items():
+        if field in own:
+            continue
+        if (moved := MOVED.get(f"{kind}.{field}")) is not None:
+            yield f"{kind}.{field}", f"has moved: set {moved.format(value)}"
+        elif field not in owners:
+            yield f"{kind}.{field}", f"unknown key; {suggestion(field, own)}"
+        elif not _is_default(value, owners[field].values()):
+            yield (
+                f"{kind}.{field}",
+                f"is {value!r}, but {kind}.{key}={name!r} does not use it "
+                f"({', '.join(sorted(owners[field]))} does); leave it out",
+            )
+
+
+def _is_default(value: Any, defaults: Iterable[Any]) -> bool:
+    return any(_plain(value) == _plain(default) for default in defaults)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples for lists, which JSON has in their place, and None for a placeholder."""
+    if isinstance(value, Mapping):
+        return {name: _plain(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value.get() if isinstance(value, config_dict.FieldReference) else value
+
+
+def lengths_of(config: Any) -> tuple[str, ...]:
+    """The fields of the section `data` that are lengths of the run's batches.
+
+    The first one is that of the text; () if nothing says which they are.
+    """
+    if is_objective(config.objective.name):
+        return config.objective.lengths
+    try:
+        schema = registry.lookup("format", _format_of(config))
+    except (AttributeError, KeyError):  # is said elsewhere
+        return ()
+    return tuple(schema.lengths.values())
+
+
+def read_at_once(config: Any) -> tuple[str, int] | None:
+    """(field of `data`, tokens) of what an encoder reads together.
+
+    Of an input in parts, it is one of these. None if nothing says what it is.
+    """
+    name, data, lengths = config.objective.name, config.data, lengths_of(config)
+    if not lengths:
+        return None
+    field, length = lengths[0], getattr(data, lengths[0])
+    if is_objective(name):
+        return field, length
+    try:
+        task = registry.lookup("data_set", name)
+        task = task.in_format(_format_of(config))
+        options = task.with_texts(data.input_options).options
+    except (AttributeError, KeyError, ValueError):  # is said elsewhere
+        return field, length
+    return field, options.read_at_once(length)
+
+
+def _format_of(config: Any) -> str:
+    return config.data.format or config.model.formats[0]
+
+
+def data_section(source: Any) -> type | None:
+    """The dataclass of a source; None if there is none of the name."""
+    try:
+        return registry.lookup("source_config", source)
+    except (KeyError, TypeError):
+        return None
+
+
+def source_problem(source: Any) -> str:
+    """Why a source is none."""
+    known = list(registry.names("source_config"))
+    near = suggestion(str(source), known)
+    how = registry.how_to_import(str(source))
+    return f"is {source!r}; expected one of {', '.join(known)}; {near}{how}"

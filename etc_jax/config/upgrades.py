@@ -1,0 +1,46 @@
+"""Configs that earlier versions recorded, as the present one has them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from etc_jax.base import registry
+
+# What was a data set of its own, and is a format of another one.
+FORMERLY = {"hotpotqa_longformer": "hotpotqa", "wikihop_longformer": "wikihop"}
+# Options of coreference that stood in two sections, which had to agree.
+_TWICE = ("span_tokens", "part_length", "singletons")
+# {field: what to set today}, for a config file with a field that is elsewhere now.
+MOVED = {
+    f"objective.{field}": f'data.input_options to have "{field}={{}}"'
+    for field in _TWICE
+}
+
+
+def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recorded config with the names of today; one of today is left as it is."""
+    made = dict(values)
+    objective, data = values.get("objective"), values.get("data")
+    # What is no section is said where it is built.
+    if isinstance(objective, Mapping):
+        objective = {k: x for k, x in objective.items() if k not in _TWICE}
+        name = objective.get("name")
+        if isinstance(name, str) and name in FORMERLY:
+            objective["name"] = FORMERLY[name]
+        made["objective"] = objective
+    if isinstance(data, Mapping) and "input_length" not in data:
+        made["data"] = _with_lengths(data, values.get("model"))
+    return made
+
+
+def _with_lengths(data: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """One sequence was the long tokens of an input, without global ones in texts."""
+    data, family = dict(data), dict(model or {}).get("family")
+    if family not in registry.names("model_config"):
+        return data
+    if registry.lookup("model_config", family).formats[0] == "structured":
+        return data
+    if "long_length" in data:
+        data["input_length"] = data.pop("long_length")
+    if data.get("source") != "windows":
+        data.pop("global_length", None)
+    return data

@@ -1,0 +1,1 @@
+"""ETC's pre-training and its four data sets, as in its paper."""

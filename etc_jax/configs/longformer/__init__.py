@@ -1,0 +1,1 @@
+"""Longformer's tables."""

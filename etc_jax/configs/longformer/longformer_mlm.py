@@ -1,0 +1,86 @@
+"""Longformer on masked tokens, or on more of them: from a RoBERTa or another model.
+
+    etc-jax train --config=longformer_mlm:short \
+        --workdir=runs/longformer_mlm
+
+    etc-jax train --config=longformer_mlm \
+        --workdir=runs/more --config.checkpoint.init_from=longformer-base-4096 \
+        --config.data.source=cache --config.data.paths="('CACHE',)"
+
+The sizes of longformer-base-4096, or those of the model one starts from; the cache must
+be in its vocabulary. 64 sequences of 4,096 tokens a step, learning rate 3e-5 after 500
+steps, in one of two recipes of its authors:
+
+    (none)    3,000 steps, then linearly down, b2 = 0.999, gradients clipped to 5: their
+              notebook convert_model_to_long.ipynb (which recommends a constant rate,
+              and takes what transformers has)
+    65k       65,000 steps, down by a polynomial of power 3 (Beltagy et al. 2020,
+              section 5; the notebook says the same of the paper); b2 = 0.98 and a
+              weight decay of 0.01, as RoBERTa, and the notebook's clipping are a choice
+
+Variants that go with both:
+
+    new_positions    a RoBERTa of 512 positions that `etc-jax convert extend` made long
+                     learns its new positions alone: the row "train extra position
+                     embed. only" of the paper's table on masked tokens (not checked
+                     against the code). All else is frozen and takes no memory of the
+                     optimizer
+    bytes            bytes in place of pieces of words; the mask is the id 256
+    short            4 layers of 128 for 512 tokens, windows of 64, 1,000 steps: for a
+                     laptop; the text is the documentation of Python, the vocabulary
+                     learnt from it
+
+With 65k or new_positions a forgotten init_from is an error.
+"""
+
+import dataclasses
+
+from etc_jax import config as config_lib, recipes
+from etc_jax.models.encoder.config import LongformerConfig
+
+# Rows of a RoBERTa's table: two of padding, 512 positions.
+NEW_POSITIONS = (("position_embedder/embedding[514:]", 1.0), (".*", 0.0))
+MODEL = ("encoder", "mlm_dense", "mlm_norm", "mlm_bias")
+
+
+def get_config(arg: str = ""):
+    """The config of some variants; see the module."""
+    chosen = config_lib.variants(
+        arg, ("65k", "short"), ("new_positions", "short"), flags=("bytes",)
+    )
+    changes = {"logits_chunk_length": 2048}
+    config = config_lib.default_config("longformer")
+    config.optimizer.update(
+        learning_rate=3e-5, b2=0.999, eps=1e-6, weight_decay=0.01, clip_norm=5.0
+    )
+    config.schedule.update(name="linear", warmup_steps=500)
+    config.train.update(num_steps=3000, batch_size=64, eval_every_steps=500)
+    if "65k" in chosen:
+        config.optimizer.b2 = 0.98
+        config.schedule.update(name="polynomial", power=3.0)
+        config.train.update(num_steps=65_000, eval_every_steps=1000)
+        config.checkpoint.every_steps = 1000
+    if "new_positions" in chosen:
+        config.optimizer.groups = NEW_POSITIONS
+    if chosen & {"65k", "new_positions"}:
+        # All there are; with them, a forgotten init_from is an error.
+        config.checkpoint.init_from_only = MODEL
+    if "short" in chosen:
+        config.optimizer.b2 = 0.98
+        changes |= recipes.SHORT_LONGFORMER
+        config.optimizer.learning_rate = 1e-3
+        config.schedule.warmup_steps = 100
+        config.train.update(num_steps=1000, batch_size=16, eval_every_steps=250)
+    else:
+        changes |= {"dtype": "bfloat16"}
+    if "bytes" in chosen:
+        changes["vocab_size"] = 320
+    model = LongformerConfig(**changes)
+    config.model.update(dataclasses.asdict(model))
+    config.objective.name = "masked_lm"
+    config.data.update(
+        source="bytes" if "bytes" in chosen else "builtin",
+        vocab_size=model.vocab_size,
+        input_length=model.max_length,
+    )
+    return config

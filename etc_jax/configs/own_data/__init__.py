@@ -1,0 +1,1 @@
+"""Fine-tuning on files of one's own."""

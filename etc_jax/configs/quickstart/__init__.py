@@ -1,0 +1,1 @@
+"""Small runs that show all parts in minutes."""

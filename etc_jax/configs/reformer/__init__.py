@@ -1,0 +1,1 @@
+"""Reformer's tables."""

@@ -1,0 +1,1 @@
+"""Texts from texts: SLED, BART-LS, denoising."""

@@ -1,0 +1,1 @@
+"""Texts that models write: the loop, its rules, one door for all."""

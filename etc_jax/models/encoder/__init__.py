@@ -1,0 +1,1 @@
+"""Flat encoders: BERT, RoBERTa, Longformer, BigBird."""

@@ -1,0 +1,50 @@
+"""An encoder of one sequence with the head of Natural Questions."""
+
+from __future__ import annotations
+
+import jax
+from flax import linen as nn
+
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder.heads import out_layer
+from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES, AnswerLogits
+
+
+class EncoderForAnswers(nn.Module):
+    """Answer type, and both ends of short and long answer (Alberti et al. 2019).
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(
+        self, tokens: jax.Array, example_ids: jax.Array, **inputs
+    ) -> AnswerLogits:
+        """Looks for answers.
+
+        Args:
+          tokens: as of `Encoder`.
+          example_ids: as of `Encoder`.
+          **inputs: as of `Encoder`.
+
+        Returns:
+          Logits; the type is read off the first token. The four span logits are those
+          of the short answer's begin and end, and the long answer's.
+        """
+        c = self.config
+        # [b, n] -> [b, n, e]
+        x = Encoder(c, self.deterministic, name="encoder")(
+            tokens, example_ids, **inputs
+        )
+        return AnswerLogits(
+            # [b, e] -> [b, 5]
+            answer_type=out_layer(c, NATURAL_QUESTIONS_TYPES, "answer_type")(x[:, 0]),
+            # [b, n, e] -> [b, n, 4]
+            span=out_layer(c, 4, "answer_span")(x),
+        )

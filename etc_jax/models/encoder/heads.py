@@ -1,0 +1,225 @@
+"""What encoders of one sequence say of it: labels, answers, choices.
+
+Layers and their order are those of transformers, whose weights fit.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
+from etc_jax.models.encoder.body import Encoder, EncoderConfig
+
+# What BigBird takes off logits where no answer may be.
+_NO_ANSWER = 1e6
+
+
+def out_layer(config: EncoderConfig, features: int, name: str) -> Dense:
+    """The last layer of a head, with logits in float32."""
+    return Dense((features,), config.initializer_range, jnp.float32, name=name)
+
+
+def dropout_layer(config: EncoderConfig, deterministic: bool) -> nn.Dropout:
+    """Dropout at the rate of the encoder."""
+    return nn.Dropout(config.dropout_rate, deterministic=deterministic)
+
+
+class EncoderWithoutHead(nn.Module):
+    """The encoder alone.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+      with_pooler: the encoder has one.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+    with_pooler: bool = False
+
+    @nn.compact
+    def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """Rows `[b, n, embed_dim]`; arguments as of `Encoder`."""
+        encoder = Encoder(
+            self.config, self.deterministic, self.with_pooler, name="encoder"
+        )
+        return encoder(tokens, example_ids, **inputs)
+
+
+class EncoderForTexts(nn.Module):
+    """The encoder on several batches of texts, which share its weights.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, texts: Mapping[str, Mapping[str, jax.Array]]):
+        """{name: rows `[b, n, embed_dim]`} of {name: arguments of `Encoder`}."""
+        encoder = Encoder(self.config, self.deterministic, name="encoder")
+        return {name: encoder(**inputs) for name, inputs in texts.items()}
+
+
+class EncoderForLabels(nn.Module):
+    """The encoder with logits of the labels of a whole sequence, by its first token.
+
+    Of a Longformer, that token should be global.
+
+    Attributes:
+      config: of the encoder.
+      num_labels: of them.
+      deterministic: no dropout.
+      with_pooler: the encoder has one, whether or not this head reads it.
+    """
+
+    config: EncoderConfig
+    num_labels: int
+    deterministic: bool = True
+    with_pooler: bool = False
+
+    @nn.compact
+    def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """float32 logits `[b, num_labels]`; arguments as of `Encoder`."""
+        c = self.config
+        dropout = dropout_layer(c, self.deterministic)
+        pooler = self.with_pooler or c.label_activation is None
+        encoder = Encoder(c, self.deterministic, pooler, name="encoder")
+        x = encoder(tokens, example_ids, **inputs)
+        if c.label_activation is None:
+            # [b, n, e] -> [b, e], by BERT's pooler.
+            x = encoder.pooled(x)
+        else:
+            sizes = ((c.embed_dim,), c.initializer_range, c.compute_dtype)
+            # [b, n, e] -> [b, e]: RoBERTa and BigBird map the first row in the head.
+            x = Dense(*sizes, name="label_dense")(dropout(x[:, 0]))
+            x = ACTIVATIONS[c.label_activation](x)
+        # [b, e] -> [b, num_labels]
+        return out_layer(c, self.num_labels, "label_out")(dropout(x))
+
+
+class EncoderForTokenLabels(nn.Module):
+    """The encoder with logits of the labels of each token.
+
+    Attributes:
+      config: of the encoder.
+      num_labels: of them.
+      deterministic: no dropout.
+      with_pooler: the encoder has one, which this head does not read.
+    """
+
+    config: EncoderConfig
+    num_labels: int
+    deterministic: bool = True
+    with_pooler: bool = False
+
+    @nn.compact
+    def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """float32 logits `[b, n, num_labels]`; arguments as of `Encoder`."""
+        c = self.config
+        encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
+        x = encoder(tokens, example_ids, **inputs)
+        x = dropout_layer(c, self.deterministic)(x)
+        # [b, n, e] -> [b, n, num_labels]
+        return out_layer(c, self.num_labels, "token_label_out")(x)
+
+
+class EncoderForChoices(nn.Module):
+    """The encoder with a logit for each of several sequences, of which one is right.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
+        """Scores choices.
+
+        Args:
+          tokens: int `[b, choices, n]`.
+          example_ids: as of `Encoder`, of each choice.
+          **inputs: as of `Encoder`, of each choice; all share one `random_blocks`.
+
+        Returns:
+          float32 logits `[b, choices]`.
+        """
+        b, choices, _ = tokens.shape
+        drawn = {k: x for k, x in inputs.items() if k == "random_blocks"}
+        own = {"example_ids": example_ids, **inputs}
+        own = {
+            # [b, choices, ...] -> [b * choices, ...]
+            name: x.reshape(b * choices, *x.shape[2:])
+            for name, x in own.items()
+            if x is not None and name not in drawn
+        }
+        encoder = Encoder(self.config, self.deterministic, True, name="encoder")
+        # [b * choices, n] -> [b * choices, n, e]
+        x = encoder(tokens.reshape(b * choices, -1), **own, **drawn)
+        # [b * choices, n, e] -> [b * choices, e]
+        x = dropout_layer(self.config, self.deterministic)(encoder.pooled(x))
+        # [b * choices, e] -> [b * choices, 1] -> [b, choices]
+        return out_layer(self.config, 1, "choice_out")(x).reshape(b, choices)
+
+
+class SpanLogits(NamedTuple):
+    """float32 `[b, n]`: the logits of each token to begin, and to end, an answer."""
+
+    start: jax.Array
+    end: jax.Array
+
+
+class EncoderForSpans(nn.Module):
+    """The encoder with two logits for each token: extractive question answering.
+
+    Attributes:
+      config: of the encoder.
+      deterministic: no dropout.
+      with_pooler: the encoder has one, which this head does not read.
+    """
+
+    config: EncoderConfig
+    deterministic: bool = True
+    with_pooler: bool = False
+
+    @nn.compact
+    def __call__(
+        self, tokens, example_ids=None, *, answerable=None, **inputs
+    ) -> SpanLogits:
+        """Scores places.
+
+        Args:
+          tokens: as of `Encoder`.
+          example_ids: as of `Encoder`.
+          answerable: bool `[b, n]`, where answers may begin and end; elsewhere logits
+            are lowered by 1e6. None: everywhere.
+          **inputs: as of `Encoder`.
+        """
+        c = self.config
+        encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
+        x = encoder(tokens, example_ids, **inputs)
+        if c.answer_mlp:
+            x = self._block(x)
+        # [b, n, e] -> [b, n, 2]
+        logits = out_layer(c, 2, "answer_span")(x)
+        if answerable is not None:
+            logits = logits - jnp.where(answerable, 0.0, _NO_ANSWER)[..., None]
+        return SpanLogits(logits[..., 0], logits[..., 1])
+
+    def _block(self, x: jax.Array) -> jax.Array:
+        c = self.config
+        dropout = dropout_layer(c, self.deterministic)
+        sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
+        # [b, n, e] -> [b, n, e], a post-norm block as in the layers.
+        y = dropout(Mlp(*sizes, name="answer_mlp")(dropout(x)))
+        norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="answer_norm")
+        return norm(x + y)

@@ -1,0 +1,1 @@
+"""Encoder-decoders: BART, LED, T5, LongT5."""

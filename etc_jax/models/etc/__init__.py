@@ -1,0 +1,1 @@
+"""ETC: two kinds of tokens, structure between them."""

@@ -1,0 +1,1 @@
+"""Reformer: hashed attention, reversible layers."""

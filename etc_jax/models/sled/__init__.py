@@ -1,0 +1,1 @@
+"""SLED and BART-LS: blocks of a long text in a short model."""

@@ -1,0 +1,205 @@
+"""Configs that learn a prepared folder of one's own data, whatever the data set.
+
+A config file has a docstring and a `SETTING`, and its `get_config` calls
+`config_of_variants`, which knows these:
+
+    prepared=FOLDER  of `etc-jax prepare`, to learn from
+    dev=FILE         raw, with answers: each evaluation scores it, and the best
+                     checkpoint is that of the best score
+    held_back=FOLDER prepared in the same way, for the loss of evaluations; without it
+                     they give the loss of what is learnt
+    from=FOLDER      a model of any kind: its family and sizes
+    epochs=N         passes over the inputs
+    bert, roberta, longformer, big_bird, etc
+                     the family, in its base size, where no model is begun with; etc
+                     reads --format=structured
+    tiny             a small model from nothing, to see that everything works
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import ml_collections
+
+from etc_jax import config as config_lib, recipes
+from etc_jax.conversion.formats import native
+from etc_jax.data.windows.cache import WindowCache
+from etc_jax.datasets.task import Task, find_task
+from etc_jax.loading import model_source
+from etc_jax.models.encoder import config as encoder_config
+from etc_jax.models.etc import config as etc_config
+
+ETC = "etc"
+FAMILIES = {
+    "bert": encoder_config.BertConfig(),
+    "roberta": encoder_config.RobertaConfig(),
+    "longformer": encoder_config.LongformerConfig(),
+    "big_bird": encoder_config.BigBirdConfig(),
+    ETC: etc_config.base(),
+}
+# Of any family: those of its fields that it has.
+TINY = recipes.TINY_MODEL | {
+    "num_types": 16,
+    "radius": 16,
+    "max_distance": 12,
+    "num_labels": 32,
+    "attention_window": (32,),
+    "block_size": 16,
+}
+# Of texts, where there is no prepared folder.
+LENGTHS = {"input_length": 512, "global_length": 1}
+ETC_LENGTHS = {"long_length": 512, "global_length": 64}
+EVALUATIONS = 10
+_NEED_CACHE = ("dev", "held_back")
+
+
+class PreparedConfig(NamedTuple):
+    """A config, and what it was made of.
+
+    Attributes:
+      config: of the run.
+      given: values of the argument by name.
+      cache: the prepared folder; None without one.
+      task: the data set with the options of the cache; None without one.
+    """
+
+    config: ml_collections.ConfigDict
+    given: dict[str, str]
+    cache: WindowCache | None
+    task: Task | None
+
+
+def config_of_variants(
+    arg: str,
+    setting_of: Callable[[Task | None], recipes.FinetuningRecipe],
+    *,
+    lengths: Mapping[str, int],
+    etc_lengths: Mapping[str, int] | None = None,
+    reads_pooler: bool = False,
+    more: tuple[str, ...] = (),
+    tiny_steps: int = recipes.TINY_STEPS,
+) -> PreparedConfig:
+    """The config of some variants; see the module.
+
+    Args:
+      arg: of `get_config`.
+      setting_of: the data set with the options of the cache, None without one -> the
+        setting; the number of inputs is that of the cache.
+      lengths: of an input where there is no cache.
+      etc_lengths: the same of structured inputs; None: the data set has none.
+      reads_pooler: the head reads BERT's pooler, where the family has one.
+      more: further names of values, which need a cache.
+      tiny_steps: of the variant `tiny`.
+
+    Raises:
+      ValueError: if a variant or value is not known, or does not go with the others.
+      OSError: if a folder is not there.
+    """
+    names, given = recipes.given_values(
+        arg, "prepared", "dev", "held_back", "from", "epochs", *more
+    )
+    families = tuple(x for x in FAMILIES if x != ETC or etc_lengths is not None)
+    chosen = config_lib.variants(names, families, ("tiny",))
+    cache = WindowCache.open(given["prepared"]) if "prepared" in given else None
+    if cache is None and (alone := given.keys() & {*_NEED_CACHE, *more}):
+        raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
+    family, model = _model(chosen, given.get("from"), cache)
+    task = None
+    if cache is not None:
+        task = find_task(cache.task, cache.format).with_texts(cache.input_options)
+    setting = setting_of(task)
+    epochs = _epochs(given.get("epochs"), setting.epochs)
+    setting = dataclasses.replace(setting, epochs=epochs)
+    lengths = (etc_lengths or {}) if family == ETC else lengths
+    if cache is not None:
+        lengths = {cache.schema.lengths[axis]: n for axis, n in cache.sizes.items()}
+        setting = dataclasses.replace(setting, num_examples=cache.num_windows)
+    config = setting.config(model, family=family, **lengths)
+    every = max(1, config.train.num_steps // EVALUATIONS)
+    config.train.update(log_every_steps=every, eval_every_steps=every)
+    config.checkpoint.every_steps = every
+    config.schedule.name = "linear"
+    parts = config.checkpoint.init_from_only
+    if "from" in given:
+        parts = recipes.encoder_parts(model) if reads_pooler else parts
+        config.checkpoint.update(init_from=given["from"], init_from_only=parts)
+    else:
+        config.checkpoint.init_from_only = ()
+    if "tiny" in chosen:
+        recipes.scale_down(config, num_steps=tiny_steps)
+        config.schedule.warmup_steps = tiny_steps // 10
+    if cache is not None:
+        _take_data(config, cache, given)
+    if "dev" in given:
+        config.checkpoint.update(
+            best_metric=f"official_{task.measure}", best_is="highest"
+        )
+    return PreparedConfig(config, given, cache, task)
+
+
+def config_of_texts(
+    arg: str,
+    setting: recipes.FinetuningRecipe,
+    *,
+    more: tuple[str, ...] = (),
+    tiny_steps: int = recipes.TINY_STEPS,
+) -> PreparedConfig:
+    """The same of texts for which one setting serves; its head reads the pooler.
+
+    Args:
+      arg: of `get_config`.
+      setting: of the run.
+      more: see `config_of_variants`.
+      tiny_steps: see `config_of_variants`.
+    """
+    return config_of_variants(
+        arg,
+        lambda task: setting,
+        lengths=LENGTHS,
+        etc_lengths=ETC_LENGTHS,
+        reads_pooler=True,
+        more=more,
+        tiny_steps=tiny_steps,
+    )
+
+
+def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
+    """(family, model) of a folder, or of the variants."""
+    family = next((name for name in FAMILIES if name in chosen), "bert")
+    if start is not None:
+        if chosen:
+            raise ValueError(
+                f"from={start} says which model it is; leave {', '.join(chosen)} out"
+            )
+        config = model_source.find(start, named="from=").config
+        return native.family_of(config), config
+    fields = {field.name for field in dataclasses.fields(FAMILIES[family])}
+    changes: dict[str, Any] = TINY if "tiny" in chosen else {}
+    changes = {name: value for name, value in changes.items() if name in fields}
+    if cache is not None:
+        changes["vocab_size"] = cache.header["vocab_size"]
+    return family, dataclasses.replace(FAMILIES[family], **changes)
+
+
+def _epochs(text: str | None, usual: int) -> int:
+    if text is None:
+        return usual
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"epochs={text}; expected a whole number above 0")
+    return int(text)
+
+
+def _take_data(
+    config: ml_collections.ConfigDict, cache: WindowCache, given: Mapping[str, str]
+) -> None:
+    """Takes over what the prepared inputs decide of a config."""
+    config.data.update(
+        paths=(given["prepared"],),
+        held_back_paths=(given.get("held_back", given["prepared"]),),
+        held_back_files=(given["dev"],) if "dev" in given else (),
+        input_options=cache.input_options,
+        format=cache.format,
+    )

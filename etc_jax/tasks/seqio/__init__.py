@@ -1,0 +1,1 @@
+"""seqio and tensorflow-datasets: the only files that import them."""

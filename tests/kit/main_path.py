@@ -1,0 +1,63 @@
+"""A small pre-training run along the main path: its config, and what is seen of it."""
+
+import contextlib
+import hashlib
+import json
+import pathlib
+
+import ml_collections
+import pytest
+from small_text import SMALL, make_cache
+
+from etc_jax import config as config_lib
+from etc_jax.cli import flag as config_flag
+from etc_jax.data.pretraining.readers import PretrainingReader
+
+DROPOUT = {"model.dropout_rate": 0.1, "model.attention_dropout_rate": 0.1}
+MESH = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
+
+
+@pytest.fixture(name="cache_dir", scope="module")
+def cache_dir_fixture(tmp_path_factory):
+    """Token caches of the small text, where those of the built-in text would be."""
+    return make_cache(tmp_path_factory.mktemp("token_cache"))
+
+
+@pytest.fixture(name="compile_cache", scope="module")
+def compile_cache_fixture(tmp_path_factory):
+    return {"train.compile_cache_dir": str(tmp_path_factory.mktemp("compiled"))}
+
+
+def quickstart_values() -> ml_collections.ConfigDict:
+    """What `--config=quickstart` says, read as the command line reads it."""
+    return config_flag.read("quickstart")
+
+
+def small_config(*changes, **more) -> config_lib.Config:
+    values = quickstart_values()
+    for change in (SMALL, *changes, more):
+        values.update_from_flattened_dict(change)
+    return config_lib.from_config_dict(values)
+
+
+def metrics(workdir, kind) -> list[dict]:
+    text = (pathlib.Path(workdir) / "metrics.jsonl").read_text()
+    return [x for x in map(json.loads, text.splitlines()) if x["kind"] == kind]
+
+
+@contextlib.contextmanager
+def noted_batches():
+    """Notes {step: digest of the tokens} of the training batches that are read."""
+    seen: dict[int, str] = {}
+    read = PretrainingReader.batch_at
+
+    def batch_at(self, step, rows=None):
+        batch = read(self, step, rows)
+        # Whole batches are looked at before; evaluation numbers its own.
+        if rows is not None and not self._evaluation:
+            seen[step] = hashlib.sha256(batch["long_tokens"].tobytes()).hexdigest()
+        return batch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PretrainingReader, "batch_at", batch_at)
+        yield seen
