@@ -6,28 +6,22 @@ floats; nothing else is converted.
 """
 
 import dataclasses
-import difflib
 import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ml_collections import config_dict
+
+from etc_jax.base.suggestions import did_you_mean, suggestion
 
 Problem = tuple[str, str]
 
 
 class _WrongType(Exception):
     """Carries what was expected instead."""
-
-
-def suggestion(name: str, valid: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest one, or all of them."""
-    valid = sorted(valid)
-    near = difflib.get_close_matches(name, valid, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(valid)}"
 
 
 def at_least(section: Any, low: float, *fields: str) -> Iterator[Problem]:
@@ -201,9 +195,8 @@ def _convert_literal(value, choices):
     if not any(value == c and type(value) is type(c) for c in choices):
         listed = "one of " + ", ".join(repr(c) for c in choices)
         names = [c for c in choices if isinstance(c, str)]
-        near = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise _WrongType(listed + hint)
+        hint = did_you_mean(str(value), names)
+        raise _WrongType("; ".join(filter(None, (listed, hint))))
     return value
 
 

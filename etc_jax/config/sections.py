@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least, suggestion
+from etc_jax.base.suggestions import suggestion
+from etc_jax.config.fields import Problem, at_least
 
 
 def registered(kind: str, name: str) -> Iterator[Problem]:
