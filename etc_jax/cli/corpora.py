@@ -46,6 +46,7 @@ import numpy as np
 import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.whole_files import check_out, whole_text, work_beside
 from etc_jax.cli import command_line
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.linking import Linker, Linking
@@ -58,7 +59,6 @@ from etc_jax.data.text.long_texts import (
 )
 from etc_jax.data.text.sources import BORDERS, FORMATS, TextSource, read_documents
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.data.whole_files import check_out, whole_text, work_beside
 
 _PROG = "etc-jax corpora"
 

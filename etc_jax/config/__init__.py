@@ -17,10 +17,11 @@ from typing import Any
 import ml_collections
 
 from etc_jax.base import local_paths, registry, strict_json
+from etc_jax.base.rules import Problem
 from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
 from etc_jax.config.checks import cross_problems
-from etc_jax.config.fields import Problem, build, default_dict
+from etc_jax.config.fields import build, default_dict
 from etc_jax.config.sections import (
     CheckpointConfig,
     DataConfig,
