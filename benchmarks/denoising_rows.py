@@ -39,12 +39,12 @@ from etils import epath
 
 from benchmarks import finetuning_runs, rows
 from etc_jax.base import registry
+from etc_jax.base.whole_files import whole, whole_text
 from etc_jax.cli import corpora
 from etc_jax.config import Config
 from etc_jax.configs.text_to_text import denoising
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers import wordpiece_training
-from etc_jax.data.whole_files import whole, whole_text
 from etc_jax.training.checkpoints.saved_params import read_params
 
 STUDIES = {

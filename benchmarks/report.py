@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.harness import Floor, Timing
 from benchmarks.memory import MIB
-from etc_jax.data.whole_files import write_whole
+from etc_jax.base.whole_files import write_whole
 from etc_jax.training.errors import RunError, UserError
 
 BELOW_EXIT_CODE, BUSY_EXIT_CODE = 1, 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -11,6 +10,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from etc_jax.base.suggestions import suggestion
 from etc_jax.cli import command_line
 
 # Subcommand -> the module with its `main`, which `python -m` runs too. The first line
@@ -73,10 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = argv[0].replace("-", "_")
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = (
-            f"did you mean {near[0]}?" if near else f"there are: {', '.join(COMMANDS)}"
-        )
+        hint = suggestion(name, COMMANDS)
         print(f"etc-jax: there is no command {argv[0]}; {hint}", file=sys.stderr)
         return command_line.USER_ERROR
     # As `python -m` does, but last: modules in the current folder hide no others.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from etc_jax.data.whole_files import write_whole
+from etc_jax.base.whole_files import write_whole
 from etc_jax.training.errors import PREEMPTED
 
 RECORD = "quickstart.json"

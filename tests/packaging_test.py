@@ -75,9 +75,9 @@ def test_help_lists_the_subcommands_and_imports_none(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["tran"], "there is no command tran; did you mean train?"),
-        (["upper-bond"], "did you mean upper_bound?"),
-        (["xyz"], "there are: train, evaluate, predict"),
+        (["tran"], "there is no command tran; did you mean 'train'?"),
+        (["upper-bond"], "did you mean 'upper_bound'?"),
+        (["xyz"], "there are: convert, corpora, embed"),
     ],
 )
 def test_an_unknown_subcommand_is_named(capsys, argv, message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import logging
 import os
 import select
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 import tqdm
 
 from etc_jax.base import local_paths, registry
+from etc_jax.base.suggestions import did_you_mean
 from etc_jax.base.terminal import say
 
 USER_ERROR = 2
@@ -134,9 +134,7 @@ class ArgumentParser(argparse.ArgumentParser):
                 continue
             if self._has_config and flag.startswith(_CHANGE):
                 continue
-            near = sorted(name for name in known if name.startswith(flag))
-            near += difflib.get_close_matches(flag, known, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
+            hint = did_you_mean(flag, known) or f"see {self.prog} --help"
             self.error(f"there is no flag {flag}; {hint}")
 
     def _flags(self) -> set[str]:

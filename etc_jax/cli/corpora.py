@@ -46,6 +46,8 @@ import numpy as np
 import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.rules import at_least
+from etc_jax.base.whole_files import check_out, whole_text, work_beside
 from etc_jax.cli import command_line
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.linking import Linker, Linking
@@ -58,7 +60,6 @@ from etc_jax.data.text.long_texts import (
 )
 from etc_jax.data.text.sources import BORDERS, FORMATS, TextSource, read_documents
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.data.whole_files import check_out, whole_text, work_beside
 
 _PROG = "etc-jax corpora"
 
@@ -209,8 +210,7 @@ def _run(args: argparse.Namespace) -> str:
 
 
 def _long(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
-    if args.min_length < 1:
-        raise ValueError(f"--min_length is {args.min_length}, expected 1 or more")
+    at_least(1).check(**{"--min_length": args.min_length})
     most = args.max_length
     if most is not None and most < args.min_length:
         raise ValueError(f"--max_length is {most}, less than --min_length")

@@ -35,9 +35,9 @@ from tqdm import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, PathArgument, Use
 from etc_jax.base.terminal import say
+from etc_jax.base.whole_files import check_out, whole, whole_text
 from etc_jax.cli import command_line
 from etc_jax.data.tokenizers.encoding import check_unicode
-from etc_jax.data.whole_files import check_out, whole, whole_text
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.tables import TableOptions, record_id

@@ -46,9 +46,9 @@ from typing import Any
 
 from etc_jax.base.local_paths import INPUT, OUTPUT
 from etc_jax.base.terminal import next_command
+from etc_jax.base.whole_files import whole_text, write_whole
 from etc_jax.cli import command_line
 from etc_jax.data.arrow_files import is_arrow
-from etc_jax.data.whole_files import whole_text, write_whole
 from etc_jax.data.windows.cache import CONTENTS_VERSION
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.prediction import answering, runner as runner_lib, work

@@ -14,7 +14,6 @@ is registered already, and --plugin=MODULE registers more.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -32,8 +31,8 @@ from ml_collections import config_flags
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry, strict_json
+from etc_jax.base.suggestions import did_you_mean, suggestion
 from etc_jax.config import kinds as config_kinds
-from etc_jax.config.fields import suggestion
 
 _PACKAGE = "etc_jax.configs"
 _FLAG = "--config"
@@ -137,8 +136,8 @@ def module_of(place: str) -> ModuleType:
         module = _imported(modules()[place], place)
     else:
         raise ConfigFlagError(
-            f"there is no config {place!r}; {_near(place, names())}there are: "
-            f"{', '.join(names())}; a file is named with .py"
+            f"there is no config {place!r}; {suggestion(place, names())} A file is "
+            "named with .py; --help names all"
         )
     if not hasattr(module, "get_config"):
         raise ConfigFlagError(f"{place} has no function get_config()")
@@ -147,12 +146,10 @@ def module_of(place: str) -> ModuleType:
 
 def _of_file(path: pathlib.Path) -> ModuleType:
     if not path.is_file():
-        there = []
-        if path.parent.is_dir():
-            there = sorted(p.name for p in path.parent.glob("*.py"))
+        files = [p.name for p in path.parent.glob("*.py")]
         raise ConfigFlagError(
-            f"there is no file {path}; {_near(path.name, there)}configs of the package "
-            "go by name, such as quickstart"
+            f"there is no file {path}; {did_you_mean(path.name, files)} Configs of the "
+            "package go by name, such as quickstart"
         )
     # A name that nothing else has: dataclasses look their module up.
     name = f"config_file_{path.stem}"
@@ -174,11 +171,6 @@ def _imported(module: str, place: str) -> ModuleType:
                 f"there is no module {place}; a file is named with .py"
             ) from missing
         raise
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}? " if near else ""
 
 
 def _called(module: ModuleType, arguments: list[str]) -> ml_collections.ConfigDict:

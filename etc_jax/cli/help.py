@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
+from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
 from etc_jax.config.field_texts import texts_of
-from etc_jax.config.fields import default_of, hints_of, suggestion
+from etc_jax.config.fields import default_of, hints_of
 
 _WIDTH = 88
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.base.terminal import say
+from etc_jax.base.whole_files import check_out
 from etc_jax.cli import command_line, drawing
-from etc_jax.data.whole_files import check_out
 from etc_jax.structure import Rules, Structure, builders
 
 _PROG = "etc-jax inspect"

@@ -32,8 +32,8 @@ from typing import Any
 
 from etc_jax.base.local_paths import INPUT, STANDARD_INPUT, PathArgument, Use
 from etc_jax.base.terminal import next_command, say
+from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import write_whole
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.prediction import answering, answers_page, runner as runner_lib
 from etc_jax.prediction.inputs import Input, make_input, told_of_cuts

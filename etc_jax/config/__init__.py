@@ -7,7 +7,6 @@ between sections are in config_checks.py.
 """
 
 import dataclasses
-import difflib
 import hashlib
 import itertools
 import json
@@ -18,9 +17,11 @@ from typing import Any
 import ml_collections
 
 from etc_jax.base import local_paths, registry, strict_json
+from etc_jax.base.rules import Problem
+from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
 from etc_jax.config.checks import cross_problems
-from etc_jax.config.fields import Problem, build, default_dict, suggestion
+from etc_jax.config.fields import build, default_dict
 from etc_jax.config.sections import (
     CheckpointConfig,
     DataConfig,
@@ -414,8 +415,7 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
     for name in given:
         if name not in known:
             raise VariantError(
-                f"no variant {name!r} of this config; {_near(name, known)}there are: "
-                f"{', '.join(known) or 'none'}",
+                f"no variant {name!r} of this config; {suggestion(name, known)}",
                 known,
             )
     if len(set(given)) < len(given):
@@ -426,11 +426,6 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
                 f"the variants {', '.join(both)} exclude each other", known
             )
     return set(given)
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def identity(config: Config) -> dict[str, Any]:

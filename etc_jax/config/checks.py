@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from etc_jax.base.rules import Problem
 from etc_jax.config import kinds as config_kinds
-from etc_jax.config.fields import Problem
 from etc_jax.config.sections import LENGTHS, DataConfig
 from etc_jax.sharding import DEFAULT_RULES, nearest_multiples
 

@@ -6,51 +6,21 @@ floats; nothing else is converted.
 """
 
 import dataclasses
-import difflib
 import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from ml_collections import config_dict
 
-Problem = tuple[str, str]
+from etc_jax.base.rules import Problem, choice
+from etc_jax.base.suggestions import suggestion
 
 
 class _WrongType(Exception):
     """Carries what was expected instead."""
-
-
-def suggestion(name: str, valid: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest one, or all of them."""
-    valid = sorted(valid)
-    near = difflib.get_close_matches(name, valid, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(valid)}"
-
-
-def at_least(section: Any, low: float, *fields: str) -> Iterator[Problem]:
-    """Problems of the fields that are below `low`; None is let through."""
-    for field in fields:
-        value = getattr(section, field)
-        if value is not None and not value >= low:
-            yield field, f"is {value}; expected at least {low}"
-
-
-def between(
-    section: Any, low: float, high: float, *fields: str, open_ends: bool = False
-) -> Iterator[Problem]:
-    """Problems of the fields outside `[low, high]`, or `(low, high)`."""
-    for field in fields:
-        value = getattr(section, field)
-        inside = low < value < high if open_ends else low <= value <= high
-        if not inside:
-            sign = "<" if open_ends else "<="
-            yield (
-                field,
-                f"is {value}; expected {low} {sign} {field} {sign} {high}",
-            )
 
 
 def default_dict(cls: type) -> dict[str, Any]:
@@ -197,13 +167,9 @@ def _convert_union(value, members, path, problems):
 
 
 def _convert_literal(value, choices):
-    # 1 == True, but a flag is not a number.
-    if not any(value == c and type(value) is type(c) for c in choices):
-        listed = "one of " + ", ".join(repr(c) for c in choices)
-        names = [c for c in choices if isinstance(c, str)]
-        near = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise _WrongType(listed + hint)
+    rule = choice(choices)
+    if not rule.allows(value):
+        raise _WrongType(rule.expected_of(value))
     return value
 
 

@@ -11,7 +11,9 @@ from typing import Any
 from ml_collections import config_dict
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, build, default_dict, suggestion
+from etc_jax.base.rules import Problem
+from etc_jax.base.suggestions import suggestion
+from etc_jax.config.fields import build, default_dict
 from etc_jax.config.sections import ObjectiveConfig
 from etc_jax.config.upgrades import FORMERLY, MOVED
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least, suggestion
+from etc_jax.base.rules import Problem, at_least, more_than, number, whole
+from etc_jax.base.suggestions import suggestion
 
 
 def registered(kind: str, name: str) -> Iterator[Problem]:
@@ -94,7 +95,7 @@ class R3fConfig:
         return 2 if self.weight else 1
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 0, "weight", "noise")
+        yield from at_least(0).problems(self, "weight", "noise")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +151,8 @@ class DataConfig:
     read_workers: int = 0
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "vocab_size", *LENGTHS)
-        yield from at_least(self, 0, "read_workers")
+        yield from at_least(1).problems(self, "vocab_size", *LENGTHS)
+        yield from at_least(0).problems(self, "read_workers")
 
     def problems_of_rows(self, field: str) -> Iterator[Problem]:
         """(dotted path, message) of what does not go with rows as long as a field."""
@@ -186,12 +187,12 @@ class AdafactorConfig:
     eps: float = 1e-30
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "clipping_threshold", "min_dim_size_to_factor")
-        for field in ("decay_rate", "min_parameter_scale", "eps"):
-            if not getattr(self, field) > 0:
-                yield field, f"is {getattr(self, field)}; expected more than 0"
-        if not 0 <= self.momentum < 1:
-            yield "momentum", f"is {self.momentum}; expected 0 <= momentum < 1"
+        yield from at_least(1).problems(
+            self, "clipping_threshold", "min_dim_size_to_factor"
+        )
+        positive = more_than(0)
+        yield from positive.problems(self, "decay_rate", "min_parameter_scale", "eps")
+        yield from number(0, 1, "[)").problems(self, "momentum")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,13 +227,9 @@ class OptimizerConfig:
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("optimizer", self.name)
-        yield from at_least(self, 0, "weight_decay")
-        for field in ("learning_rate", "eps", "clip_norm"):
-            if not getattr(self, field) > 0:
-                yield field, f"is {getattr(self, field)}; expected more than 0"
-        for field in ("b1", "b2"):
-            if not 0 <= getattr(self, field) < 1:
-                yield field, f"is {getattr(self, field)}; expected 0 <= {field} < 1"
+        yield from at_least(0).problems(self, "weight_decay")
+        yield from more_than(0).problems(self, "learning_rate", "eps", "clip_norm")
+        yield from number(0, 1, "[)").problems(self, "b1", "b2")
         yield from self._group_problems()
         yield from self._unused()
 
@@ -294,14 +291,13 @@ class ScheduleConfig:
 
     def problems(self) -> Iterator[Problem]:
         yield from registered("schedule", self.name)
-        yield from at_least(self, 0, "warmup_steps", "end_value")
+        yield from at_least(0).problems(self, "warmup_steps", "end_value")
         if self.warmup_steps > 1 and self.warmup_steps % 1:
             yield (
                 "warmup_steps",
                 f"is {self.warmup_steps}; expected whole steps, or a share below 1",
             )
-        if not self.power > 0:
-            yield "power", f"is {self.power}; expected more than 0"
+        yield from more_than(0).problems(self, "power")
         if self.name in _POLYNOMIALS:
             return
         for field, unset in (("power", 1.0), ("end_value", 0.0)):
@@ -365,9 +361,8 @@ class TrainConfig:
     profile_steps: int = 3
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(
+        yield from at_least(1).problems(
             self,
-            1,
             "num_steps",
             "batch_size",
             "accumulation_steps",
@@ -379,10 +374,9 @@ class TrainConfig:
             "check_batches",
             "profile_steps",
         )
-        yield from at_least(self, 0, "profile_start_step")
+        yield from at_least(0).problems(self, "profile_start_step")
         # jax.random.key keeps 32 bits: a larger seed would be another one in silence.
-        if not 0 <= self.seed < 2**32:
-            yield "seed", f"is {self.seed}; expected 0 <= seed < 2**32"
+        yield from whole(0, 2**32 - 1).problems(self, "seed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -435,8 +429,8 @@ class CheckpointConfig:
         return ", ".join(f"checkpoint.{f} = {getattr(self, f)}" for f in given)
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "every_steps", "keep", "keep_every_steps")
-        yield from at_least(self, 0, "keep_best")
+        yield from at_least(1).problems(self, "every_steps", "keep", "keep_every_steps")
+        yield from at_least(0).problems(self, "keep_best")
         every, for_ever = self.every_steps, self.keep_every_steps
         if for_ever is not None and every >= 1 and for_ever % every:
             yield (

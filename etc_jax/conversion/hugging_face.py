@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from etc_jax.base import registry
-from etc_jax.conversion.config_rules import shown
+from etc_jax.base.rules import shown
+from etc_jax.base.whole_files import whole_folder
 from etc_jax.conversion.engine import Report
 from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
 from etc_jax.conversion.formats.weight_files import open_weights
-from etc_jax.data.whole_files import whole_folder
 
 KIND, CLASS = "hugging_face", "hugging_face_class"
 

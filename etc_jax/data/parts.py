@@ -34,7 +34,7 @@ import numpy as np
 
 from etc_jax.base import registry, strict_json
 from etc_jax.base.local_paths import naming
-from etc_jax.data.whole_files import is_at
+from etc_jax.base.whole_files import is_at, whole
 
 _LOG = logging.getLogger(__name__)
 _LOCK = "lock"
@@ -173,10 +173,8 @@ def write_part(file: pathlib.Path, digest: str, part: Part) -> None:
     checksums = {name: _checksum(array) for name, array in part.arrays.items()}
     about = {"digest": digest, "facts": part.facts, "arrays": checksums}
     facts = json.dumps(about)
-    partial = file.with_name(f".{file.name}-{os.getpid()}")
-    with open(partial, "wb") as handle:
+    with whole(file) as unfinished, open(unfinished, "wb") as handle:
         np.savez(handle, facts=np.frombuffer(facts.encode(), np.uint8), **part.arrays)
-    os.replace(partial, file)
 
 
 def read_part(file: pathlib.Path, digest: str) -> Part | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least, between
+from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig
 from etc_jax.data.text.cache import HEADER
 from etc_jax.data.text.corpus import BuiltInSource
@@ -32,8 +32,8 @@ class MaskedConfig(DataConfig):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        yield from at_least(self, 1, "mlm_capacity")
-        yield from between(self, 0, 1, "mlm_share", open_ends=True)
+        yield from at_least(1).problems(self, "mlm_capacity")
+        yield from number(0, 1, "()").problems(self, "mlm_share")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,16 +73,15 @@ class TextConfig(MaskedConfig):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        yield from at_least(
+        yield from at_least(1).problems(
             self,
-            1,
             "tokens_per_block",
             "min_sentences",
             "max_sentence_tokens",
             "cpc_long_length",
             "cpc_global_length",
         )
-        yield from between(self, 0, 1, "cpc_share", open_ends=True)
+        yield from number(0, 1, "()").problems(self, "cpc_share")
 
     def problems_of_rows(self, field: str) -> Iterator[Problem]:
         """What does not go with the length of a row, which is the field's."""
@@ -132,8 +131,8 @@ class FreshTextConfig(TextConfig):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        yield from at_least(self, 0, "export_workers")
-        yield from between(self, 0, 1, "held_back_fraction", open_ends=True)
+        yield from at_least(0).problems(self, "export_workers")
+        yield from number(0, 1, "()").problems(self, "held_back_fraction")
 
     def documents(self) -> Source:
         """The text to train on, and to hold a share of back."""
@@ -364,8 +363,8 @@ class PairsConfig(DataConfig):
         yield from _check_paths(self)
         yield from _check_held_back(self)
         counts = ("export_workers", "prefix_length", "prefix_every")
-        yield from at_least(self, 0, *counts)
-        yield from between(self, 0, 1, "max_cut_targets")
+        yield from at_least(0).problems(self, *counts)
+        yield from number(0, 1).problems(self, "max_cut_targets")
         if self.prefix_length >= self.input_length:
             yield (
                 "prefix_length",
@@ -415,7 +414,7 @@ class BytesConfig(MaskedConfig):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        yield from between(self, 0, 1, "held_back_fraction", open_ends=True)
+        yield from number(0, 1, "()").problems(self, "held_back_fraction")
 
 
 @registry.register("source_config", "byte_images")

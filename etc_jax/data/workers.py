@@ -37,6 +37,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least
 
 # Arrays of at least so many bytes are mapped by the workers, not copied.
 SHARED_BYTES = 1 << 20
@@ -82,8 +83,7 @@ class WorkerReader:
                 "use the reader itself"
             )
         self._ahead = AHEAD_PER_WORKER * num_workers if ahead is None else ahead
-        if self._ahead < 1:
-            raise ValueError(f"ahead is {ahead}, expected 1 or more")
+        at_least(1).check(ahead=self._ahead)
         folder = pathlib.Path(tempfile.mkdtemp(prefix="etc_jax-workers-"))
         self._pending: collections.deque[tuple[int, concurrent.futures.Future]] = (
             collections.deque()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.formats.structured import StructuredSizes
 
 
@@ -16,8 +17,8 @@ def check(tokens_per_block: int | None) -> None:
     Raises:
       ValueError: if they are such.
     """
-    if tokens_per_block is not None and tokens_per_block < 1:
-        raise ValueError(f"tokens_per_block is {tokens_per_block}; expected 1 or more")
+    if tokens_per_block is not None:
+        at_least(1).check(tokens_per_block=tokens_per_block)
 
 
 def check_room(tokens_per_block: int, sizes: StructuredSizes) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.rules import FINITE, at_least, choice
 from etc_jax.ops import logit_rules
 
 Array = jax.Array
@@ -48,17 +49,10 @@ class Beams:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for every value that no search can go by."""
-        if self.num_beams < 1:
-            yield "num_beams", f"is {self.num_beams}; expected 1 or more"
-        if not math.isfinite(self.length_penalty):
-            value = self.length_penalty
-            yield "length_penalty", f"is {value}; expected a finite number"
-        if self.early_stopping not in (True, False, "never"):
-            value = self.early_stopping
-            yield "early_stopping", f"is {value!r}; expected True, False or 'never'"
-        if self.dialect not in DIALECTS:
-            known = ", ".join(DIALECTS)
-            yield "dialect", f"is {self.dialect!r}; expected one of {known}"
+        yield from at_least(1).problems(self, "num_beams")
+        yield from FINITE.problems(self, "length_penalty")
+        yield from choice((True, False, "never")).problems(self, "early_stopping")
+        yield from choice(DIALECTS).problems(self, "dialect")
 
     def problems_with(
         self, vocab_size: int, max_tokens: int, rules: logit_rules.Rules

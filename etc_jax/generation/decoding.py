@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least
 from etc_jax.ops import sampling
 
 
@@ -232,8 +233,7 @@ def check_generation(
       ValueError: if the model cannot continue, the sequence is too long for it, or an
         option is out of range.
     """
-    if num_tokens < 1:
-        raise ValueError(f"num_tokens is {num_tokens}; expected 1 or more")
+    at_least(1).check(num_tokens=num_tokens)
     sampling.check(temperature, top_k, top_p)
     if len(prompt_shape) != 2 or prompt_shape[1] < 1:
         raise ValueError(

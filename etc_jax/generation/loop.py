@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.rules import at_least, refuse
 from etc_jax.generation import beam_search, decoding
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.decoding import Decoder, prefill
@@ -108,15 +109,14 @@ def check(decoder: Decoder, options: Options, prompt_length: int = 1) -> None:
     Raises:
       ValueError: naming each option, what it is and what was expected.
     """
-    sampling.refuse(_value_problems(options))
-    sampling.refuse(_model_problems(decoder, options, prompt_length))
+    refuse(_value_problems(options))
+    refuse(_model_problems(decoder, options, prompt_length))
     decoding.check_length(decoder, prompt_length, options.max_tokens)
 
 
 def _value_problems(options: Options) -> Iterator[tuple[str, str]]:
     beams, most = options.beams, options.max_tokens
-    if most < 1:
-        yield "max_tokens", f"is {most}; expected 1 or more"
+    yield from at_least(1).problems(options, "max_tokens")
     yield from options.rules.problems()
     if options.rules.min_tokens > most >= 1:
         value = options.rules.min_tokens

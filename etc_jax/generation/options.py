@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from etc_jax.config.fields import Problem
+from etc_jax.base.rules import Problem, at_least, refuse
 from etc_jax.generation import loop as generation
 from etc_jax.generation.beam_search import Beams, Dialect
 from etc_jax.generation.loop import Options
@@ -121,7 +121,7 @@ class GenerationConfig:
                 f"{', '.join(known)}"
             )
         found = cls(**how)
-        sampling.refuse(found.problems())
+        refuse(found.problems())
         return found
 
     def said(self) -> dict[str, Any]:
@@ -146,9 +146,7 @@ class GenerationConfig:
         return dataclasses.replace(both, **changes)
 
     def problems(self) -> Iterator[Problem]:
-        for name in ("num_tokens", "num_texts"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                yield name, f"is {value}; expected 1 or more"
+        yield from at_least(1).problems(self, "num_tokens", "num_texts")
         config = self.over(DEFAULTS)
         yield from config._rules().problems()
         yield from config._beams().problems()
@@ -164,7 +162,7 @@ class GenerationConfig:
         Raises:
           ValueError: if a value is out of range.
         """
-        sampling.refuse(self.problems())
+        refuse(self.problems())
         usual = GenerationConfig(num_tokens=max_tokens)
         both = self.over(usual).over(of_model(config)).over(DEFAULTS)
         return Options(

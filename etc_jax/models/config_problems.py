@@ -3,51 +3,22 @@
 Each gives (field, message) for every problem; a config's `problems()` is made of them.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from etc_jax.base import rules
 from etc_jax.layers.common import ACTIVATIONS
 from etc_jax.ops.attention.parts.checks import IMPLEMENTATIONS, dropout_rate_problem
 from etc_jax.ops.attention.parts.lsh_hashing import factors_of
 
-Problems = Iterator[tuple[str, str]]
+Problems = Iterator[rules.Problem]
 
 DTYPES = ("float32", "bfloat16")
 
 
 def refuse(config: Any) -> None:
     """Raises ValueError, naming everything, if the config has problems."""
-    if problems := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError(f"{type(config).__name__}: " + "; ".join(problems))
-
-
-def choice_problems(config: Any, choices: Mapping[str, Sequence[str]]) -> Problems:
-    """Fields whose value is not one of their choices."""
-    for name, allowed in choices.items():
-        value = getattr(config, name)
-        if value not in allowed:
-            near = difflib.get_close_matches(value, allowed, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            yield name, f"is {value!r}; {hint}expected one of {', '.join(allowed)}"
-
-
-def too_small(
-    config: Any, names: Iterable[str], least: int, meaning: str = ""
-) -> Problems:
-    """Fields below a number; None is left alone.
-
-    Args:
-      config: of a model.
-      names: of the fields.
-      least: that is allowed.
-      meaning: of that number, for the message.
-    """
-    expected = f"{least} ({meaning})" if meaning else f"{least}"
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value < least:
-            yield name, f"is {value}; expected {expected} or more"
+    rules.refuse(config.problems(), type(config).__name__)
 
 
 def transformer_problems(config: Any) -> Problems:
@@ -55,22 +26,14 @@ def transformer_problems(config: Any) -> Problems:
     for name in ("dropout_rate", "attention_dropout_rate"):
         if problem := dropout_rate_problem(getattr(config, name)):
             yield name, problem
-    if not config.layer_norm_epsilon > 0:
-        yield (
-            "layer_norm_epsilon",
-            f"is {config.layer_norm_epsilon}; expected more than 0",
-        )
+    yield from rules.more_than(0).problems(config, "layer_norm_epsilon")
     # 0 stands in configs of models that are trained already.
-    if not config.initializer_range >= 0:
-        yield "initializer_range", f"is {config.initializer_range}; expected 0 or more"
-    choices = {
-        "activation": tuple(ACTIVATIONS),
-        "attention": IMPLEMENTATIONS,
-        "dtype": DTYPES,
-    }
-    yield from choice_problems(config, choices)
+    yield from rules.at_least(0).problems(config, "initializer_range")
+    yield from rules.choice(ACTIVATIONS).problems(config, "activation")
+    yield from rules.choice(IMPLEMENTATIONS).problems(config, "attention")
+    yield from rules.choice(DTYPES).problems(config, "dtype")
     heads, width = config.num_heads, config.embed_dim
-    # No heads at all is a problem that `too_small` names; here it would divide by 0.
+    # No heads at all is a problem that is named elsewhere; here it would divide by 0.
     if heads > 0 and not config.head_dim and width % heads:
         yield (
             "num_heads",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least, between
+from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig, Helper, registered
 from etc_jax.data.pretraining.denoising import Spans
 from etc_jax.models.encoder.config import LongformerConfig
@@ -72,8 +72,8 @@ class ModelDenoisingConfig(MissingTextConfig):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        yield from at_least(self, 0, "generator_weight")
-        yield from between(self, 0, 1, "kept_share", open_ends=True)
+        yield from at_least(0).problems(self, "generator_weight")
+        yield from number(0, 1, "()").problems(self, "kept_share")
         if 0 < self.kept_share <= self.share:
             yield (
                 "kept_share",

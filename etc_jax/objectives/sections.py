@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least
+from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig, ObjectiveConfig, RegularisedConfig
 from etc_jax.data.pretraining.denoising import SpanLengths, Spans
 from etc_jax.generation.options import GenerationConfig
@@ -34,7 +34,7 @@ class MlmCpcConfig(ObjectiveConfig):
     exclude_same_document: bool = False
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 0, "mlm_weight", "cpc_weight")
+        yield from at_least(0).problems(self, "mlm_weight", "cpc_weight")
         if self.mlm_weight == 0 and self.cpc_weight == 0:
             yield "mlm_weight", "and cpc_weight are both 0; nothing would be learnt"
 
@@ -87,13 +87,8 @@ class WrittenConfig(RegularisedConfig):
     global_tokens: int = 0
 
     def problems(self) -> Iterator[Problem]:
-        if not 0 <= self.label_smoothing < 1:
-            value = self.label_smoothing
-            yield (
-                "label_smoothing",
-                f"is {value}; expected 0 <= label_smoothing < 1",
-            )
-        yield from at_least(self, 0, "z_loss", "global_tokens")
+        yield from number(0, 1, "[)").problems(self, "label_smoothing")
+        yield from at_least(0).problems(self, "z_loss", "global_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,9 +171,8 @@ class MissingTextConfig(WrittenConfig):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        if not 0 < self.share < 1:
-            yield "share", f"is {self.share}; expected more than 0, less than 1"
-        yield from at_least(self, 1, "mean_span_length")
+        yield from number(0, 1, "()").problems(self, "share")
+        yield from at_least(1).problems(self, "mean_span_length")
         if not self.mixed_span_lengths or min(self.mixed_span_lengths) < 1:
             yield (
                 "mixed_span_lengths",

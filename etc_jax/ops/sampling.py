@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.rules import at_least, number, refuse, whole
 from etc_jax.ops.logit_rules import LARGEST, SMALLEST
 
 Array = jax.Array
@@ -79,10 +80,10 @@ def problems(temperature: float, top_k: int, top_p: float) -> Iterator[tuple[str
             f"is {temperature}; expected 0 (the likeliest token), or {SMALLEST:g} to "
             f"{LARGEST:g}",
         )
-    if top_k < 0:
-        yield "top_k", f"is {top_k}; expected 0 (all) or more"
-    if not 0 < top_p <= 1:
-        yield "top_p", f"is {top_p}; expected more than 0, at most 1"
+    if problem := at_least(0, "all").problem(top_k):
+        yield "top_k", problem
+    if problem := number(0, 1, "(]").problem(top_p):
+        yield "top_p", problem
 
 
 def check(temperature: float, top_k: int, top_p: float) -> None:
@@ -94,12 +95,6 @@ def check(temperature: float, top_k: int, top_p: float) -> None:
     refuse(problems(temperature, top_k, top_p))
 
 
-def refuse(found: Iterable[tuple[str, str]]) -> None:
-    """Raises one ValueError with all of some problems, if there are any."""
-    if lines := [f"{name} {message}" for name, message in found]:
-        raise ValueError("; ".join(lines))
-
-
 def key(seed: int) -> Array:
     """The key of a seed.
 
@@ -107,8 +102,7 @@ def key(seed: int) -> Array:
       ValueError: if another seed would give the same one: `jax.random.key` keeps 32
         bits.
     """
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed is {seed}; expected 0 <= seed < 2**32")
+    whole(0, 2**32 - 1).check(seed=seed)
     return jax.random.key(seed)
 
 

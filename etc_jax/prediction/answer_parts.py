@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.base import strict_json
-from etc_jax.data.whole_files import write_whole
+from etc_jax.base.whole_files import write_whole
 from etc_jax.training.errors import UserError
 
 _LOG = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 from etils import epath
 
+from etc_jax.base.whole_files import write_whole
 from etc_jax.config import Config, config_hash, identity, to_dict
 from etc_jax.sharding.batch import local_rows, to_global
 from etc_jax.training.checkpoints import fingerprints
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, Restored
-from etc_jax.training.checkpoints.manifest import write_atomically
 from etc_jax.training.errors import DONE, PREEMPTED, NotFiniteError
 from etc_jax.training.evaluation import Evaluator
 from etc_jax.training.hosts import distributed
@@ -405,7 +405,7 @@ class Run:
     def _write_report(self, text: str) -> None:
         path = self._folder / "final_report.json"
         try:
-            write_atomically(path, text)
+            write_whole(path, text)
         except OSError as error:
             # All that the run is for is saved; the same command writes the report.
             _LOG.error("%s IS NOT WRITTEN: %s. It would be:\n%s", path, error, text)

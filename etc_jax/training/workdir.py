@@ -29,6 +29,7 @@ from etils import epath
 
 from etc_jax.base import strict_json
 from etc_jax.base.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
+from etc_jax.base.whole_files import unfinished_target, write_whole
 from etc_jax.config import (
     CheckpointConfig,
     Config,
@@ -41,7 +42,6 @@ from etc_jax.config import (
 )
 from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoints.folder import is_step
-from etc_jax.training.checkpoints.manifest import write_atomically
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 from etc_jax.training.local_folder import local_folder
@@ -149,7 +149,7 @@ def _check_plain(folder: epath.Path) -> None:
 def _own_paths(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     """(path, kind that it has in a run) of all that has the name of a run's file."""
     for path in sorted(folder.iterdir()):
-        if path.name.removesuffix(".part") in _FILES:
+        if (unfinished_target(path.name) or path.name) in _FILES:
             yield path, _FILE
         elif path.name in _FOLDERS:
             yield path, _FOLDER
@@ -332,7 +332,7 @@ def record(config: Config, folder: epath.Path) -> None:
         "config": to_dict(config),
         "identity": identity(config),
     }
-    write_atomically(folder / _RECORD, json.dumps(values, indent=1))
+    write_whole(folder / _RECORD, json.dumps(values, indent=1))
 
 
 def changes(saved: Mapping[str, Any], config: Config) -> str:

@@ -20,7 +20,7 @@ def test_lengths_are_one_or_more(capsys):
 
 def test_an_unknown_chip_is_2(capsys):
     assert longest_input.main(["--topology=v5e:4xx4"]) == 2
-    assert "did you mean v5e:4x4?" in capsys.readouterr().err
+    assert "did you mean 'v5e:4x4'?" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -48,15 +48,15 @@ CASES = {
     ),
     "a variant that is not there": (
         [f"--config={QUICKSTART}:tny"],
-        "no variant 'tny' of this config; did you mean 'tiny'? there are: tiny, no_cpc",
+        "no variant 'tny' of this config; did you mean 'tiny'?",
     ),
     "a file that is not there": (
         [f"--config={QUICKSTART.with_name('quickstrt.py')}"],
-        "quickstrt.py; did you mean quickstart.py?",
+        "quickstrt.py; did you mean 'quickstart.py'?",
     ),
     "a name that is not there": (
         ["--config=quikstart:tiny"],
-        "there is no config 'quikstart'; did you mean quickstart? there are: bart_ls, ",
+        "there is no config 'quikstart'; did you mean 'quickstart'? A file is",
     ),
     "a module that is not there": (
         ["--config=own_configs.large"],

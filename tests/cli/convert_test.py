@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_told_before_anything_is_made(
         (["--official=x", "--out=y", "--config=c.py"], "--config cannot go with"),
         (["--official=x", "--out=y", "--seed=0"], "--seed cannot go with --official"),
         ([*LIFT, "--positions=keep"], "invalid choice: 'keep'"),
-        ([*LIFT, "--over"], "there is no flag --over; did you mean --overwrite?"),
+        ([*LIFT, "--over"], "there is no flag --over; did you mean '--overwrite'?"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(run, capsys, argv, message):

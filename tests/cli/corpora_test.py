@@ -127,10 +127,10 @@ def test_long_documents_are_chosen(tmp_path, capsys):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("long", "--min_length=0"), "--min_length is 0, expected 1 or more"),
+        (("long", "--min_length=0"), "--min_length is 0; expected 1 or more"),
         (("long", "--min_length=9", "--max_length=8"), "--max_length is 8, less"),
-        (("link", "--length=0"), "length is 0, expected 1 or more"),
-        (("link", "--length=9", "--neighbours=0"), "neighbours is 0, expected"),
+        (("link", "--length=0"), "length is 0; expected 1 or more"),
+        (("link", "--length=9", "--neighbours=0"), "neighbours is 0; expected"),
         (("link", "--length=9", "--tokenizer=/nowhere"), "/nowhere"),
         (
             ("link", "--length=9", "--text_field=txt"),

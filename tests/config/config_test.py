@@ -78,9 +78,9 @@ def test_all_errors_come_at_once():
     [
         ("train", "batch_size", 8.0, "expected an int"),
         ("train", "batch_size", True, "expected an int"),
-        ("train", "num_steps", 0, "expected at least 1"),
+        ("train", "num_steps", 0, "expected 1 or more"),
         ("train", "seed", -1, "0 <= seed < 2"),
-        ("train", "eval_steps", 0, "expected at least 1"),
+        ("train", "eval_steps", 0, "expected 1 or more"),
         ("optimizer", "learning_rate", "1e-3", "expected a float"),
         ("optimizer", "learning_rate", -0.1, "more than 0"),
         ("optimizer", "b2", 1.0, "0 <= b2 < 1"),
@@ -282,7 +282,7 @@ WINDOWS = {**CACHES, "source": "windows"}
         ({"packing": "concatenated"}, "data.packing", "token for each sentence; set"),
         ({"packing": "random"}, "data.packing", "is 'random'"),
         ({"long_length": 64}, "data.max_sentence_tokens", "fits into no window"),
-        ({"cpc_share": 1.5}, "data.cpc_share", "expected 0 < cpc_share < 1"),
+        ({"cpc_share": 1.5}, "data.cpc_share", "expected a number in (0, 1)"),
     ],
 )
 def test_data_that_cannot_be_read_is_named(values, path, message):

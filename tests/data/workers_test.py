@@ -203,7 +203,7 @@ def test_a_mixture_can_be_sent_to_workers(reader, tmp_path):
     "numbers, message",
     [
         ({"num_workers": 0}, "num_workers is 0, expected 1 or more"),
-        ({"num_workers": 1, "ahead": 0}, "ahead is 0, expected 1 or more"),
+        ({"num_workers": 1, "ahead": 0}, "ahead is 0; expected 1 or more"),
     ],
 )
 def test_numbers_out_of_range_are_errors(reader, numbers, message):

@@ -339,7 +339,7 @@ def test_draws_are_a_function_of_the_key():
         ({"temperature": -1.0}, "temperature is -1.0; expected 0 "),
         ({"temperature": float("nan")}, "temperature is nan; expected 0 "),
         ({"top_k": -1}, r"top_k is -1; expected 0 \(all\) or more"),
-        ({"top_p": 0.0}, "top_p is 0.0; expected more than 0, at most 1"),
+        ({"top_p": 0.0}, r"top_p is 0.0; expected a number in \(0, 1\]"),
         ({"rng": None}, "rng is None; give a key"),
     ],
 )

@@ -225,9 +225,9 @@ def test_the_fields_of_a_family_go_with_it(home):
         ),
         (
             {"objective__generator_weight": -1.0},
-            "generator_weight: is -1.0; expected at least 0",
+            "generator_weight: is -1.0; expected 0 or more",
         ),
-        ({"objective__kept_share": 1.0}, "kept_share: is 1.0; expected 0 < kept_share"),
+        ({"objective__kept_share": 1.0}, "kept_share: is 1.0; expected a number in"),
         (
             {"objective__share": 0.4},
             "kept_share: is 0.4, but the candidates are .* = 1 ",

@@ -49,9 +49,9 @@ def holder(lock):
 @pytest.mark.parametrize(
     "name, hint",
     [
-        ("v5e:4xx4", "did you mean v5e:4x4?"),
+        ("v5e:4xx4", "did you mean 'v5e:4x4'?"),
         ("v5e", "v5e:{1x1,2x2,2x4,4x4,4x8,8x8,8x16,16x16}"),
-        ("V5P:2x2x2", "did you mean v5p:2x2x2?"),
+        ("V5P:2x2x2", "did you mean 'v5p:2x2x2'?"),
         ("v5litepod-16", "v6e:{"),
         ("v9:2x2", "v5p:{"),
         ("v5e:0x4", "v5e:{1x1"),

@@ -11,7 +11,7 @@ from etc_jax.training.errors import UserError
 OUTSIDE = "not of the run"
 FILES = (
     *("run.json", "owner.json", "metrics.jsonl", "last_checkpoint.json"),
-    *("tokenizer.json", "metrics.jsonl.part", "checkpoints/4/manifest.json"),
+    *("tokenizer.json", ".metrics.jsonl.etc_jax-0", "checkpoints/4/manifest.json"),
 )
 FOLDERS = ("checkpoints", "bad_checkpoints", "checkpoints/4", "checkpoints/4.deleting")
 CHECKS = {

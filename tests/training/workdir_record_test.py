@@ -7,7 +7,7 @@ import toy_job
 
 from etc_jax.config import default_config, from_config_dict
 from etc_jax.training import workdir
-from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints import folder as checkpoint_folder
 from etc_jax.training.errors import UserError
 from etc_jax.training.run import train_and_evaluate
 
@@ -42,14 +42,14 @@ def test_a_record_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 
     config = toy_job.config(train__num_steps=2)
     with monkeypatch.context() as patch:
-        patch.setattr(workdir, "write_atomically", full)
+        patch.setattr(workdir, "write_whole", full)
         with pytest.raises(UserError, match=r"cannot be read or written.*run.json'; m"):
             train_and_evaluate(config, tmp_path)
     assert train_and_evaluate(config, tmp_path).step == 2
     # Of a note that is damaged a new one is made.
     (tmp_path / "last_checkpoint.json").write_text("{")
     with monkeypatch.context() as patch:
-        patch.setattr(manifest, "write_atomically", full)
+        patch.setattr(checkpoint_folder, "write_whole", full)
         with pytest.raises(UserError, match="last_checkpoint.json'; make space"):
             train_and_evaluate(config, tmp_path)
     assert train_and_evaluate(config, tmp_path).step == 2

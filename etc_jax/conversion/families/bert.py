@@ -13,14 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.conversion.config_rules import (
-    EPSILON,
-    MOST,
-    choice,
-    problems,
-    shown,
-    whole,
-)
+from etc_jax.base.rules import MOST, choice, shown, whole
+from etc_jax.conversion.config_rules import EPSILON, problems
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     Renamed,

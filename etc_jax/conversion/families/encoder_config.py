@@ -6,20 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.conversion.config_rules import (
-    EPSILON,
-    MOST,
-    NOTHING,
-    RATE,
-    SPREAD,
-    choice,
-    either,
-    listed,
-    problems,
-    shown,
-    text,
-    whole,
-)
+from etc_jax.base.rules import MOST, NOTHING, choice, either, listed, shown, text, whole
+from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, problems
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.native import family_of

@@ -6,23 +6,19 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from etc_jax.conversion.config_rules import (
-    EPSILON,
+from etc_jax.base.rules import (
     MOST,
     NOTHING,
-    RATE,
-    SPREAD,
     Rule,
     choice,
     either,
     flag,
     listed,
-    one_each,
-    problems,
     shown,
     text,
     whole,
 )
+from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, one_each, problems
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.models.encoder_decoder.config import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from etc_jax.base import registry
-from etc_jax.conversion.config_rules import Rule
+from etc_jax.base.rules import Rule
 
 
 class EncoderFamily(NamedTuple):

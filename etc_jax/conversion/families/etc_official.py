@@ -11,17 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.conversion.config_rules import (
-    MOST,
-    NOTHING,
-    RATE,
-    SPREAD,
-    either,
-    flag,
-    problems,
-    text,
-    whole,
-)
+from etc_jax.base.rules import MOST, NOTHING, either, flag, text, whole
+from etc_jax.conversion.config_rules import RATE, SPREAD, problems
 from etc_jax.conversion.engine import (
     Report,
     Row,

@@ -12,15 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from etc_jax.conversion.config_rules import (
-    MOST,
-    RATE,
-    choice,
-    flag,
-    layers_in,
-    problems,
-    whole,
-)
+from etc_jax.base.rules import MOST, choice, flag, whole
+from etc_jax.conversion.config_rules import RATE, layers_in, problems
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file

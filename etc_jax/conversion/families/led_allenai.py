@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from etc_jax.base import registry
-from etc_jax.conversion.config_rules import (
+from etc_jax.base.rules import (
     LARGEST,
     NOTHING,
-    RATE,
     choice,
     either,
     flag,
     listed,
-    problems,
     shown,
     whole,
 )
+from etc_jax.conversion.config_rules import RATE, problems
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.families.encoder_decoder_config import config_from_hf

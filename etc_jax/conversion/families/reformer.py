@@ -12,22 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.base import registry
-from etc_jax.conversion.config_rules import (
-    EPSILON,
+from etc_jax.base.rules import (
     LARGEST,
     MOST,
     NOTHING,
-    RATE,
-    SPREAD,
-    check_sizes,
     choice,
     either,
     flag,
-    layers_in,
     listed,
-    problems,
     shown,
     whole,
+)
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    RATE,
+    SPREAD,
+    check_sizes,
+    layers_in,
+    problems,
 )
 from etc_jax.conversion.engine import (
     TRANSPOSE,

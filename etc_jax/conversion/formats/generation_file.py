@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from etc_jax.conversion.config_rules import (
+from etc_jax.base.rules import (
     NOTHING,
     Rule,
     choice,
@@ -22,10 +22,10 @@ from etc_jax.conversion.config_rules import (
     flag,
     listed,
     number,
-    problems,
     shown,
     whole,
 )
+from etc_jax.conversion.config_rules import problems
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_object
 
 FILE = "generation_config.json"

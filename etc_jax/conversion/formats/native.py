@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base import registry, strict_json
+from etc_jax.base.whole_files import whole_folder
 from etc_jax.config.fields import build
 from etc_jax.config.sections import registered
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
-from etc_jax.data.whole_files import whole_folder
 
 MODEL = "model.json"
 PARAMS = "params.safetensors"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.bytes.stream import BYTES
 from etc_jax.data.epochs import BatchRows, check_draws, positions
 from etc_jax.data.pretraining import masking
@@ -59,8 +60,7 @@ class MaskedBytes:
           ValueError: if a number is out of range.
         """
         check_draws(batch_size, seed)
-        if capacity < 1:
-            raise ValueError(f"capacity is {capacity}, expected 1 or more")
+        at_least(1).check(capacity=capacity)
         self._windows, self._batch_size = windows, batch_size
         self._seed, self._capacity = seed, capacity
         self._shares = shares or masking.MaskingShares()

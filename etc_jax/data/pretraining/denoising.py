@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from etc_jax.base.rules import choice
+
 SpanLengths = Literal["fixed", "poisson", "mixed"]
 GapChoice = Literal["independent", "sequential", "random", "lead"]
 
@@ -261,8 +263,7 @@ def choose_sentences(
             scores[chosen] = -1
             chosen[np.argmax(scores)] = True
     else:
-        known = ", ".join(get_args(GapChoice))
-        raise ValueError(f"how is {how!r}; expected one of {known}")
+        choice(get_args(GapChoice)).check(how=how)
     return chosen
 
 

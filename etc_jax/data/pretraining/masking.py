@@ -11,6 +11,8 @@ import dataclasses
 
 import numpy as np
 
+from etc_jax.base.rules import number
+
 
 @dataclasses.dataclass(frozen=True)
 class MaskingShares:
@@ -29,10 +31,7 @@ class MaskingShares:
     replace_by_random: float = 0.1
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            share = getattr(self, field.name)
-            if not 0.0 <= share <= 1.0:
-                raise ValueError(f"{field.name} is {share}, expected a share 0..1")
+        number(0, 1).check(**vars(self))
         if self.replace_by_mask + self.replace_by_random > 1.0:
             raise ValueError(
                 f"replace_by_mask {self.replace_by_mask} + replace_by_random "

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from etc_jax.base.extras import needed
+from etc_jax.base.rules import at_least, refuse, whole
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.export import cut
 from etc_jax.data.text.long_texts import LengthFn, LongText, measured
@@ -66,11 +67,9 @@ class Linking:
     seed: int = 0
 
     def __post_init__(self):
-        for name in ("length", "neighbours", "clusters", "block_chars"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} is {value}, expected 1 or more")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed is {self.seed}, expected 0 to {2**32 - 1}")
+        counts = "length", "neighbours", "clusters", "block_chars"
+        refuse(at_least(1).problems(self, *counts))
+        whole(0, 2**32 - 1).check(seed=self.seed)
 
 
 class Linker:

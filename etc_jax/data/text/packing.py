@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from etc_jax.base.rules import at_least, choice
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.structure import MAX_GLOBALS
 
@@ -216,9 +217,7 @@ def pack(
 
 def check_lengths(lengths: Mapping[str, int]) -> None:
     """Raises ValueError unless all are positive and a window holds each sentence."""
-    for name, value in lengths.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}, expected 1 or more")
+    at_least(1).check(**lengths)
     max_sentence_tokens = lengths["max_sentence_tokens"]
     if (long_length := lengths["long_length"]) < max_sentence_tokens:
         raise ValueError(
@@ -229,14 +228,10 @@ def check_lengths(lengths: Mapping[str, int]) -> None:
 
 
 def _check_global_tokens(kind, tokens_per_block, long_length, global_length):
-    if kind not in get_args(GlobalTokens):
-        raise ValueError(
-            f"global_tokens is {kind!r}, expected one of {get_args(GlobalTokens)}"
-        )
+    choice(get_args(GlobalTokens)).check(global_tokens=kind)
     if kind == "sentences":
         return
-    if tokens_per_block < 1:
-        raise ValueError(f"tokens_per_block is {tokens_per_block}, expected 1 or more")
+    at_least(1).check(tokens_per_block=tokens_per_block)
     need = -(-long_length // tokens_per_block)
     if global_length < need:
         raise ValueError(

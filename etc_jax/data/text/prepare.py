@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from etc_jax.base.whole_files import whole
 from etc_jax.data.text import cache, corpus
 from etc_jax.data.text.cache import TokenCache, build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.sentences import splitter_version
 from etc_jax.data.text.sources import TextSource, equal_files
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
-from etc_jax.data.whole_files import whole
 
 # What a vocabulary is learned from is held in memory.
 VOCABULARY_CHARS = 1 << 27

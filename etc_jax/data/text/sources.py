@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.base.rules import choice
 from etc_jax.data.arrow_files import files_of, is_arrow, read_rows
 from etc_jax.data.digests import of_files
 from etc_jax.data.input_files import (
@@ -203,13 +204,8 @@ def read_documents(
         name; while reading, if a row is not as described, or a file is no
         whole gzip file or not UTF-8.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
-    if document_border not in BORDERS:
-        raise ValueError(
-            f"document_border is {document_border!r}, expected one of "
-            f"{', '.join(BORDERS)}"
-        )
+    choice(FORMATS).check(format=format)
+    choice(BORDERS).check(document_border=document_border)
     if isinstance(patterns, str | os.PathLike):
         patterns = [patterns]
     labels = {}  # of each path, the first pattern that matches names it

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.schema import Schema, at
 from etc_jax.data.text.reader import TextReader
 
@@ -99,8 +100,7 @@ def describe_batches(
     Raises:
       ValueError: if `count` is below 1.
     """
-    if count < 1:
-        raise ValueError(f"count of batches is {count}, expected 1 or more")
+    at_least(1).check(count=count)
     left_out = -_left_out(reader)
     batches = [reader.batch_at(step) for step in range(count)]
     left_out += _left_out(reader)

@@ -7,12 +7,11 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.self_attention import AttentionWindow, Sparse
 from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.models.config_problems import (
-    choice_problems,
-    too_small,
     transformer_problems,
     window_problems,
 )
@@ -122,10 +121,10 @@ class EncoderConfig:
         positive = (
             "vocab_size num_types embed_dim num_layers num_heads mlp_dim max_length"
         )
-        yield from too_small(self, positive.split(), 1)
-        yield from too_small(self, ("logits_chunk_length",), 0, "all")
+        yield from at_least(1).problems(self, *positive.split())
+        yield from at_least(0, "all").problems(self, "logits_chunk_length")
         yield from transformer_problems(self)
-        yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
+        yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
 
 
 @registry.register("model_config", "bert")
@@ -160,7 +159,7 @@ class RobertaConfig(EncoderConfig):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        yield from too_small(self, ("pad_id",), 0)
+        yield from at_least(0).problems(self, "pad_id")
 
 
 POSITIONS = ("learnt", "sinusoidal", "relative", "none")
@@ -233,7 +232,7 @@ class LongformerConfig(RobertaConfig):
                 )
 
     def _position_problems(self) -> Iterator[tuple[str, str]]:
-        yield from choice_problems(self, {"positions": POSITIONS})
+        yield from choice(POSITIONS).problems(self, "positions")
         if self.positions in ("sinusoidal", "relative") and self.embed_dim % 2:
             yield (
                 "embed_dim",
@@ -311,18 +310,14 @@ class BigBirdConfig(EncoderConfig):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        yield from too_small(self, ("block_size",), 1)
-        yield from too_small(self, ("num_random_blocks", "num_globals"), 0)
+        yield from at_least(1).problems(self, "block_size")
+        yield from at_least(0).problems(self, "num_random_blocks", "num_globals")
         if self.num_globals > self.max_length:
             yield (
                 "num_globals",
                 f"is {self.num_globals}; expected max_length, {self.max_length}, or "
                 "fewer",
             )
-        yield from choice_problems(
-            self,
-            {
-                "pattern": ("block_sparse", "full"),
-                "random_blocks": ("training", "always", "never"),
-            },
-        )
+        yield from choice(("block_sparse", "full")).problems(self, "pattern")
+        moments = choice(("training", "always", "never"))
+        yield from moments.problems(self, "random_blocks")

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.self_attention import AttentionWindow, Causal, Local, Pattern
 from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.models.config_problems import (
-    choice_problems,
-    too_small,
     transformer_problems,
     window_problems,
 )
@@ -235,10 +234,10 @@ class EncoderDecoderConfig:
             "vocab_size embed_dim num_layers num_decoder_layers num_heads mlp_dim "
             "max_length max_target_length num_decoder_heads decoder_mlp_dim head_dim"
         )
-        yield from too_small(self, positive.split(), 1)
-        yield from too_small(self, ("logits_chunk_length",), 0, "all")
+        yield from at_least(1).problems(self, *positive.split())
+        yield from at_least(0, "all").problems(self, "logits_chunk_length")
         yield from transformer_problems(self)
-        yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
+        yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
         for name in ("pad_id", "decoder_start_id", "eos_id"):
             if not 0 <= (value := getattr(self, name)) < self.vocab_size:
                 yield (
@@ -476,7 +475,7 @@ class T5Config(EncoderDecoderConfig):
                 f"is {self.num_buckets}; expected 4 or more: the encoder has half of "
                 "them for each side, and of that half for single distances",
             )
-        yield from too_small(self, ("max_distance",), 1)
+        yield from at_least(1).problems(self, "max_distance")
 
 
 @registry.register("model_config", "long_t5")
@@ -508,7 +507,7 @@ class LongT5Config(T5Config):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        yield from too_small(self, ("radius",), 0, "itself alone")
-        yield from too_small(self, ("block_size",), 1)
-        kinds = {"encoder_attention": ("local", "transient_global")}
-        yield from choice_problems(self, kinds)
+        yield from at_least(0, "itself alone").problems(self, "radius")
+        yield from at_least(1).problems(self, "block_size")
+        kinds = choice(("local", "transient_global"))
+        yield from kinds.problems(self, "encoder_attention")

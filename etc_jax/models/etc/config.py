@@ -8,13 +8,12 @@ import jax.numpy as jnp
 
 from etc_jax import structure as st
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.models.config_problems import (
     bucket_problems,
-    choice_problems,
     pattern_problems,
-    too_small,
     transformer_problems,
 )
 
@@ -151,11 +150,11 @@ class EtcConfig:
             "vocab_size num_types embed_dim embedding_dim num_layers num_heads "
             "head_dim mlp_dim radius lsh_chunk_length num_hashes"
         )
-        yield from too_small(self, positive.split(), 1)
-        yield from too_small(self, ("max_distance", "max_positions"), 0)
-        yield from too_small(self, ("logits_chunk_length",), 0, "all")
+        yield from at_least(1).problems(self, *positive.split())
+        yield from at_least(0).problems(self, "max_distance", "max_positions")
+        yield from at_least(0, "all").problems(self, "logits_chunk_length")
         yield from transformer_problems(self)
-        yield from choice_problems(self, {"remat_policy": tuple(REMAT_POLICIES)})
+        yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
         yield from pattern_problems(self, KINDS)
         yield from bucket_problems(self)
         if self.radius >= 1 and self.max_distance >= 0:

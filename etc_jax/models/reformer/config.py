@@ -8,13 +8,12 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.models.config_problems import (
     DTYPES,
     bucket_problems,
-    choice_problems,
     pattern_problems,
-    too_small,
     transformer_problems,
 )
 from etc_jax.ops.attention import lsh
@@ -196,22 +195,19 @@ class ReformerConfig:
             "vocab_size embed_dim num_layers num_heads head_dim mlp_dim max_length "
             "num_hashes local_chunk_length lsh_chunk_length"
         )
-        yield from too_small(self, positive.split(), 1)
+        yield from at_least(1).problems(self, *positive.split())
         beside = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
-        yield from too_small(self, beside, 0)
-        yield from too_small(
-            self, ("mlp_chunk_length", "logits_chunk_length"), 0, "all"
+        yield from at_least(0).problems(self, *beside)
+        yield from at_least(0, "all").problems(
+            self, "mlp_chunk_length", "logits_chunk_length"
         )
         yield from transformer_problems(self)
         if problem := dropout_rate_problem(self.attention_dropout_rates["lsh"]):
             yield "lsh_attention_dropout_rate", problem
-        choices = {
-            "duplicates": lsh.DUPLICATES,
-            "rounding": lsh.ROUNDINGS,
-            "residual_dtype": DTYPES,
-            "positions": POSITIONS,
-        }
-        yield from choice_problems(self, choices)
+        yield from choice(lsh.DUPLICATES).problems(self, "duplicates")
+        yield from choice(lsh.ROUNDINGS).problems(self, "rounding")
+        yield from choice(DTYPES).problems(self, "residual_dtype")
+        yield from choice(POSITIONS).problems(self, "positions")
         yield from pattern_problems(self, KINDS)
         yield from bucket_problems(self)
         yield from self._position_problems()

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least
 from etc_jax.config.model_fields import sized
 from etc_jax.layers.self_attention import Pooled
-from etc_jax.models.config_problems import too_small
 from etc_jax.models.encoder_decoder.config import BartConfig, Side
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
 
@@ -57,8 +57,10 @@ class BartLsConfig(BartConfig):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        yield from too_small(self, ("block_size", "pool_kernel", "pool_stride"), 1)
-        yield from too_small(self, ("num_globals", "pool_padding"), 0)
+        yield from at_least(1).problems(
+            self, "block_size", "pool_kernel", "pool_stride"
+        )
+        yield from at_least(0).problems(self, "num_globals", "pool_padding")
         if not 0 <= self.pooling_layers < self.num_layers:
             yield (
                 "pooling_layers",

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
+from etc_jax.base.rules import at_least, number
 from etc_jax.ops.context_windows import Windows
 
 
@@ -55,15 +56,9 @@ class SledConfig:
 
     def field_problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong; the model's config asks."""
-        for name in ("window", "prefix_length", "windows_at_once"):
-            if (value := getattr(self, name)) < 0:
-                yield name, f"is {value}; expected 0 or more"
-        if not 0 <= self.padding_share < 1:
-            yield (
-                "padding_share",
-                f"is {self.padding_share}; expected 0 or more and less than 1; the "
-                "paper has 0.5 at most",
-            )
+        counts = "window", "prefix_length", "windows_at_once"
+        yield from at_least(0).problems(self, *counts)
+        yield from number(0, 1, "[)").problems(self, "padding_share")
         if self.input_length <= self.prefix_length:
             yield (
                 "input_length",

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from etc_jax.base.whole_files import whole
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers import rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from etc_jax.data.whole_files import whole
 from etc_jax.loading import model_source
 from etc_jax.training.local_folder import local_folder
 from etc_jax.training.workdir import is_recorded

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem, at_least
+from etc_jax.base.rules import Problem, at_least, more_than, number
 from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Field, Schema
 from etc_jax.formats import sequence
@@ -133,11 +133,9 @@ class CoreferenceConfig(FinetuningConfig):
     max_antecedents: int = 50
 
     def problems(self) -> Iterator[Problem]:
-        yield from at_least(self, 1, "ffnn_dim", "max_antecedents")
-        if not 0 <= self.head_dropout_rate < 1:
-            yield "head_dropout_rate", f"is {self.head_dropout_rate}; expected 0 to 1"
-        if self.top_ratio <= 0:
-            yield "top_ratio", f"is {self.top_ratio}; expected more than 0"
+        yield from at_least(1).problems(self, "ffnn_dim", "max_antecedents")
+        yield from number(0, 1, "[)").problems(self, "head_dropout_rate")
+        yield from more_than(0).problems(self, "top_ratio")
 
 
 @registry.register("learner", "coreference/sequence")

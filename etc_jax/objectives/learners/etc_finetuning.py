@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
+from etc_jax.base.rules import Problem, number
 from etc_jax.base.types import Rows
-from etc_jax.config.fields import Problem
 from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Schema
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
@@ -173,11 +173,7 @@ class WikihopConfig(FinetuningConfig):
     label_smoothing: float = 0.0
 
     def problems(self) -> Iterator[Problem]:
-        if not 0 <= self.label_smoothing < 1:
-            yield (
-                "label_smoothing",
-                f"is {self.label_smoothing}; expected 0 <= label_smoothing < 1",
-            )
+        yield from number(0, 1, "[)").problems(self, "label_smoothing")
 
 
 @registry.register("learner", "wikihop/structured")

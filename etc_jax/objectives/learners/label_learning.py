@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from etc_jax.config.fields import Problem
+from etc_jax.base.rules import Problem
 from etc_jax.config.sections import FinetuningConfig
 from etc_jax.objectives.learners.finetuning import Finetuning
 from etc_jax.objectives.losses.labels import (

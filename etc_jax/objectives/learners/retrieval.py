@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
-from etc_jax.config.fields import Problem
+from etc_jax.base.rules import Problem, more_than
 from etc_jax.config.sections import FinetuningConfig
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.schema import Field, Schema
@@ -47,8 +47,7 @@ class RetrievalConfig(FinetuningConfig):
     symmetric: bool = False
 
     def problems(self) -> Iterator[Problem]:
-        if not 0 < self.temperature < float("inf"):
-            yield "temperature", f"is {self.temperature}; expected more than 0"
+        yield from more_than(0).problems(self, "temperature")
 
 
 class TextVectors(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import TokenizedText, encode
 from etc_jax.datasets.records import BadRecordError
@@ -97,10 +98,7 @@ class TokenizedRecord:
         Raises:
           ValueError: if a size is below 1.
         """
-        if min(max_width, max_tokens) < 1:
-            raise ValueError(
-                f"max_width={max_width}, max_tokens={max_tokens}: expected 1 or more"
-            )
+        at_least(1).check(max_width=max_width, max_tokens=max_tokens)
         first, last = self._spans(max_width, max_tokens)
         number = self.num_words
         of_span = {

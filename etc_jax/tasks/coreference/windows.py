@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
@@ -52,11 +53,8 @@ class CoreferenceOptions(InputOptions):
     singletons: bool = False
 
     def __post_init__(self):
-        for name, least in (("span_tokens", 1), ("candidates", 1), ("part_length", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}; expected {least} or more"
-                )
+        at_least(1).check(span_tokens=self.span_tokens, candidates=self.candidates)
+        at_least(0).check(part_length=self.part_length)
 
     def read_at_once(self, length: int) -> int:
         """See `InputOptions.read_at_once`."""

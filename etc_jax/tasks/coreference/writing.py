@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from etc_jax.base import strict_json
 from etc_jax.base.local_paths import INPUT, OUTPUT
+from etc_jax.base.whole_files import check_out, whole
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import check_out, whole
 from etc_jax.scoring.coreference import checked_clusters
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.records import Record, Span

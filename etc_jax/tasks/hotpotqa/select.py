@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.whole_files import check_out, whole_text
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import Task

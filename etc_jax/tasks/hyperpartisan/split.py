@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from etc_jax.base import strict_json
 from etc_jax.base.local_paths import ADDED_TO, INPUT
+from etc_jax.base.whole_files import whole
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import whole
 from etc_jax.datasets import json_lines
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.scoring.result import named

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from etc_jax.base import rules
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, Window, too_long
 from etc_jax.datasets.offsets import encode
@@ -47,9 +48,8 @@ class WindowOptions(StrideOptions):
     seed: int = 0
 
     def __post_init__(self):
-        for name in ("null_share", "unanswerable_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 1")
+        shares = rules.number(0, 1)
+        rules.refuse(shares.problems(self, "null_share", "unanswerable_share"))
         super().__post_init__()
 
 

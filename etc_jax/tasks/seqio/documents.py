@@ -14,12 +14,12 @@ the token cache, so that a stream of a Task equals its exported cache.
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from etc_jax.base.suggestions import suggestion
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.export import encode
 from etc_jax.data.text.sentences import split_sentences
@@ -232,12 +232,8 @@ def find(name: str, split: str) -> seqio.Task | seqio.Mixture:
     """
     known = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"no seqio Task or Mixture {name!r} is registered, there are "
-            f"{known or 'none'}{hint}"
-        )
+        hint = suggestion(name, known)
+        raise ValueError(f"no seqio Task or Mixture {name!r} is registered; {hint}")
     provider = seqio.get_mixture_or_task(name)
     for task in seqio.get_subtasks(provider):
         tokenization(task)

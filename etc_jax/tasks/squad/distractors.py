@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.base.local_paths import INPUT, OUTPUT
+from etc_jax.base.whole_files import check_out, whole_text
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import check_out, whole_text
 from etc_jax.tasks.squad.records import Record, read
 
 _PROG = "python -m etc_jax.tasks.squad.distractors"

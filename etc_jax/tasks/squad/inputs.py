@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from etc_jax.base.rules import FINITE, at_least, refuse
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
 from etc_jax.datasets.records import BadRecordError, Problems
@@ -65,15 +66,8 @@ class SpanOptions(SquadOptions, StrideOptions):
     def __post_init__(self):
         SquadOptions.__post_init__(self)
         StrideOptions.__post_init__(self)
-        if self.max_answer_tokens < 1 or self.n_best < 1:
-            raise ValueError(
-                f"max_answer_tokens is {self.max_answer_tokens} and n_best "
-                f"{self.n_best}; expected 1 or more"
-            )
-        if not np.isfinite(self.null_threshold):
-            raise ValueError(
-                f"null_threshold is {self.null_threshold}; expected a finite number"
-            )
+        refuse(at_least(1).problems(self, "max_answer_tokens", "n_best"))
+        FINITE.check(null_threshold=self.null_threshold)
 
     def completed(self, paths: Sequence[str | os.PathLike]) -> Self:
         """Whether a question of the files has no answer.

@@ -32,8 +32,8 @@ import tqdm
 from etc_jax.base import registry
 from etc_jax.base.local_paths import OUTPUT
 from etc_jax.base.terminal import next_command
+from etc_jax.base.whole_files import check_out
 from etc_jax.cli import command_line
-from etc_jax.data.whole_files import check_out
 from etc_jax.datasets import options
 from etc_jax.tasks.synthetic.maker import Maker
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterable, Iterator
 
 from etc_jax.base import registry
-from etc_jax.data.whole_files import whole
+from etc_jax.base.whole_files import whole
 from etc_jax.tasks.coreference.records import Record, Span
 from etc_jax.tasks.coreference.writing import brackets
 from etc_jax.tasks.synthetic.maker import Maker

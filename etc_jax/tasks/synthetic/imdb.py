@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.data.whole_files import whole_folder
+from etc_jax.base.whole_files import whole_folder
 from etc_jax.tasks.imdb.records import LABELS
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.maker import Maker

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from etc_jax.data.whole_files import whole_text
+from etc_jax.base.whole_files import whole_text
 
 
 @dataclasses.dataclass(frozen=True)

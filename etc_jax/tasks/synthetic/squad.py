@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
+from etc_jax.base.rules import whole
 from etc_jax.tasks.synthetic.backwards import WORDS
 from etc_jax.tasks.synthetic.maker import Maker
 
@@ -54,8 +55,7 @@ class SquadSizes:
         most = {"things": len(THINGS), "facts": self.things}
         most |= {"name_pool": len(_NAMES), "name_words": self.name_pool}
         for field, limit in most.items():
-            if not 1 <= (value := getattr(self, field)) <= limit:
-                raise ValueError(f"{field} is {value}; expected 1 to {limit}")
+            whole(1, limit).check(**{field: getattr(self, field)})
         left = self.things - self.facts
         if not 0 <= self.unanswerable <= left:
             raise ValueError(

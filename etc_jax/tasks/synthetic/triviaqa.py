@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.data.whole_files import whole
+from etc_jax.base.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
 from etc_jax.tasks.synthetic.maker import Maker

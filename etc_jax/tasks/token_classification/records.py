@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.fields import (
     STRING,
@@ -105,8 +106,7 @@ class TokenClassificationOptions(InputOptions):
                 f"labels is {_shown(self.labels)}; expected 2 or more, each once and "
                 "not blank"
             )
-        if self.context < 0:
-            raise ValueError(f"context is {self.context}; expected 0 or more")
+        at_least(0).check(context=self.context)
 
     @property
     def has_tags(self) -> bool:

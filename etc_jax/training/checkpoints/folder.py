@@ -19,6 +19,7 @@ from typing import Any
 from etils import epath
 
 from etc_jax.base import strict_json
+from etc_jax.base.whole_files import write_whole
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import CorruptCheckpointError
@@ -146,7 +147,7 @@ class CheckpointFolder:
 
     def _note(self, step: int) -> None:
         text = manifest.with_checksum({"step": step})
-        manifest.write_atomically(self._workdir / _LAST, text)
+        write_whole(self._workdir / _LAST, text)
 
     def finish(self, step: int, retention: Retention) -> None:
         """Lists the files of a committed checkpoint, then lets old ones go.
@@ -219,7 +220,7 @@ class CheckpointFolder:
         if not manifest.exists(self.path(step)):
             return
         text = manifest.with_checksum({"evaluation": evaluation})
-        manifest.write_atomically(self.path(step) / manifest.EVALUATION, text)
+        write_whole(self.path(step) / manifest.EVALUATION, text)
         self._delete_old(retention)
 
     def remove_remains(self, step: int) -> None:

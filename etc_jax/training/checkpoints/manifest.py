@@ -7,7 +7,6 @@ a checksum of its own; the first lists had none, and are read as well.
 
 import concurrent.futures
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 from etils import epath
 
 from etc_jax.base import strict_json
-from etc_jax.base.local_paths import naming
+from etc_jax.base.whole_files import unfinished_target, write_whole
 
 NAME = "manifest.json"
 # Written into a finished checkpoint later, with a checksum of its own.
@@ -40,7 +39,7 @@ def _listed_files(folder: epath.Path) -> dict[str, epath.Path]:
     files = {
         path.relative_to(folder).as_posix(): path
         for path in _files(folder)
-        if not _NOISE.fullmatch(path.name)
+        if not (_NOISE.fullmatch(path.name) or unfinished_target(path.name))
     }
     return {
         name: path for name, path in files.items() if name not in (NAME, EVALUATION)
@@ -53,17 +52,6 @@ def _crc32(path: epath.Path) -> int:
         while chunk := file.read(_CHUNK_BYTES):
             value = zlib.crc32(chunk, value)
     return value
-
-
-def write_atomically(path: epath.Path, content: str | bytes) -> None:
-    """Writes a file that is either the old one or the whole new one; text as UTF-8."""
-    part = path.parent / f"{path.name}.part"
-    with naming(path), part.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        # Or a power cut could leave the new name with nothing in it.
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def with_checksum(values: dict[str, Any], **options) -> str:
@@ -100,7 +88,7 @@ def write(folder: epath.PathLike) -> None:
         name: [path.stat().length, _crc32(path)]
         for name, path in _listed_files(folder).items()
     }
-    write_atomically(folder / NAME, with_checksum({"files": files}, indent=1))
+    write_whole(folder / NAME, with_checksum({"files": files}, indent=1))
 
 
 def exists(folder: epath.PathLike) -> bool:

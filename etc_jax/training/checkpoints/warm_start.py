@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import jax
 from etils import epath
 
+from etc_jax.base.suggestions import suggestion
 from etc_jax.config import Config, flat_items
-from etc_jax.config.fields import suggestion
 from etc_jax.config.model_fields import must_agree
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.sharding import path_of

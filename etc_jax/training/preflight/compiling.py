@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from etc_jax.base import strict_json
-from etc_jax.training.checkpoints.manifest import write_atomically
+from etc_jax.base.whole_files import write_whole
 from etc_jax.training.hosts import distributed
 
 _LOG = logging.getLogger(__name__)
@@ -116,6 +116,6 @@ def _keep(key: str, secs: float) -> None:
     newest = dict(list(kept.items())[-MOST_KEPT:])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)  # as jax makes it
-        write_atomically(path, json.dumps(newest))
+        write_whole(path, json.dumps(newest))
     except OSError as error:
         _LOG.warning("%s is not written: %s", path, error)

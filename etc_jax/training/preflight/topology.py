@@ -5,7 +5,6 @@ stand in meshes and shardings of abstract arrays; nothing can be put on them.
 """
 
 import contextlib
-import difflib
 import fcntl
 import functools
 import logging
@@ -19,6 +18,7 @@ from types import MappingProxyType
 import jax
 from jax.experimental import topologies
 
+from etc_jax.base.suggestions import did_you_mean
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.errors import UserError
 
@@ -66,12 +66,10 @@ def check_name(name: str) -> None:
 
 def _known_names(name: str) -> str:
     names = [f"{kind}:{size}" for kind, sizes in KNOWN.items() for size in sizes]
-    near = difflib.get_close_matches(name.lower(), names, n=1)
     kind = name.lower().partition(":")[0]
-    hint = f"did you mean {near[0]}? " if near else ""
     shown = {kind: KNOWN[kind]} if kind in KNOWN else KNOWN
     lists = "; ".join(f"{k}:{{{','.join(sizes)}}}" for k, sizes in shown.items())
-    return f"{hint}Sizes in chips: {lists}"
+    return f"{did_you_mean(name, names)} Sizes in chips: {lists}".strip()
 
 
 def devices(name: str) -> list[jax.Device]:

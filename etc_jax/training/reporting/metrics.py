@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from etc_jax.base import strict_json
-from etc_jax.training.checkpoints.manifest import write_atomically
+from etc_jax.base.whole_files import write_whole
 
 _LOG = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def _tidy(path: pathlib.Path, stays: Callable[[float, Any], bool]) -> None:
     if content.startswith(left):
         os.truncate(path, len(left))  # needs no space
     else:
-        write_atomically(path, left)
+        write_whole(path, left)
 
 
 def _event(line: bytes) -> tuple[float, Any] | None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
+from etc_jax.base import whole_files
 from etc_jax.conversion.formats import native, safetensors_io
-from etc_jax.data import whole_files
 from etc_jax.models.etc.body import EtcConfig
 
 CONFIG = EtcConfig(vocab_size=11, max_distance=3, num_labels=12, parent_labels=(10, 11))

@@ -95,7 +95,7 @@ def test_corruption_shares_and_ids():
 
 
 def test_shares_out_of_range_are_errors():
-    with pytest.raises(ValueError, match=r"mlm is 1.5, expected a share 0..1"):
+    with pytest.raises(ValueError, match=r"mlm is 1.5; expected a number from 0 to 1"):
         masking.MaskingShares(mlm=1.5)
     with pytest.raises(ValueError, match="is more than 1; lower one"):
         masking.MaskingShares(replace_by_mask=0.8, replace_by_random=0.3)

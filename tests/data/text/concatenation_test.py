@@ -302,10 +302,10 @@ def test_workers_build_the_batches_of_the_reader(cache, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"length": 0}, "long_length is 0, expected 1 or more"),
+        ({"length": 0}, "long_length is 0; expected 1 or more"),
         ({"max_sentence_tokens": 17}, "max_sentence_tokens is 17, more than long_leng"),
-        ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0, expected 1 or more"),
-        ({"min_sentences": 0}, "min_sentences is 0, expected 1 or more"),
+        ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0; expected 1 or more"),
+        ({"min_sentences": 0}, "min_sentences is 0; expected 1 or more"),
         ({"min_sentences": 4}, "none of 2 documents has 4 sentences; give longer"),
     ],
 )

@@ -176,7 +176,7 @@ def test_documents_that_change_between_the_passes_are_an_error(tmp_path):
     "field, value", [("length", 0), ("neighbours", 0), ("clusters", -1), ("seed", -1)]
 )
 def test_a_number_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=f"{field} is {value}, expected"):
+    with pytest.raises(ValueError, match=f"{field} is {value}; expected"):
         Linking(**({"length": 5} | {field: value}))
 
 

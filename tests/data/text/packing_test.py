@@ -283,14 +283,14 @@ def test_packing_many_documents_is_close_and_quick(mean, global_length, most):
     "lengths, message",
     [
         ({"long_length": 64}, "max_sentence_tokens is 128, more than long_length 64"),
-        ({"global_length": 0}, "global_length is 0, expected 1 or more"),
-        ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0, expected 1 or more"),
-        ({"min_sentences": 0}, "min_sentences is 0, expected 1 or more"),
+        ({"global_length": 0}, "global_length is 0; expected 1 or more"),
+        ({"max_sentence_tokens": 0}, "max_sentence_tokens is 0; expected 1 or more"),
+        ({"min_sentences": 0}, "min_sentences is 0; expected 1 or more"),
         ({"min_sentences": 8}, "none of 1 documents has 8 sentences"),
-        ({"global_tokens": "words"}, "global_tokens is 'words', expected one of"),
+        ({"global_tokens": "words"}, "global_tokens is 'words'; expected one of"),
         (
             {"global_tokens": "fixed_blocks", "tokens_per_block": 0},
-            "tokens_per_block is 0, expected 1 or more",
+            "tokens_per_block is 0; expected 1 or more",
         ),
         (
             {"global_tokens": "fixed_blocks", "global_length": 5},

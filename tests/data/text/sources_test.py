@@ -222,9 +222,9 @@ def test_options_are_checked(tmp_path):
     path = _write(tmp_path / "a.csv", "x")
     with pytest.raises(ValueError, match=r"a.csv: the ending '.csv' does not tell"):
         sources.read_documents(path)
-    with pytest.raises(ValueError, match="format is 'csv', expected one of auto, text"):
+    with pytest.raises(ValueError, match="format is 'csv'; expected one of auto, text"):
         sources.read_documents(path, format="csv")
-    with pytest.raises(ValueError, match="document_border is 'page', expected one of"):
+    with pytest.raises(ValueError, match="document_border is 'page'; expected one of"):
         sources.read_documents(path, format="text", document_border="page")
 
 

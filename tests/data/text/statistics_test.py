@@ -137,5 +137,5 @@ def test_figures_of_a_mixture_are_of_all_texts(cache):
 
 
 def test_no_batch_is_an_error(cache):
-    with pytest.raises(ValueError, match="count of batches is 0"):
+    with pytest.raises(ValueError, match="count is 0; expected 1"):
         describe_batches(make_reader(cache, make_plan(cache)), 0)

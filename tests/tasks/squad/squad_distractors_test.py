@@ -52,7 +52,7 @@ def test_sizes_say_how_many_articles_there_can_be(tmp_path, capsys):
     assert {len(r.title.split()) for r in records} == {1}
     assert {r.question.split()[3] for r in records} == {"drink", "food"}
     assert synthetic_main([*few, "--overwrite", "--facts=3"]) == 2
-    assert "facts is 3; expected 1 to 2" in capsys.readouterr().err
+    assert "facts is 3; expected a whole number from 1 to 2" in capsys.readouterr().err
 
 
 def test_the_paragraph_of_the_answer_stands_among_others(file, tmp_path):

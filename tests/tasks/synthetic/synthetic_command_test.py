@@ -125,7 +125,7 @@ def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
         ("--hops=2-x", "must be like 2 or 2-3, got '2-x'"),
         ("--count=many", "invalid int value"),
         ("--masked", "there is no flag --masked; see etc-jax synthetic --help"),
-        ("--contxts=4", "there is no flag --contxts; did you mean --contexts?"),
+        ("--contxts=4", "there is no flag --contxts; did you mean '--contexts'?"),
         ("--split=train", "there is no flag --split"),
     ],
 )

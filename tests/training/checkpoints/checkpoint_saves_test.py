@@ -17,7 +17,7 @@ from jax._src import profiler
 from training_runs import lines, signal_at
 
 from etc_jax.training import errors
-from etc_jax.training.checkpoints import checkpointer as checkpoint, manifest
+from etc_jax.training.checkpoints import checkpointer as checkpoint, folder, manifest
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, SaveError
 from etc_jax.training.checkpoints.orbax_io import Writer
 from etc_jax.training.loop import Run
@@ -65,7 +65,7 @@ PLACES = {
     "at once": (Writer, "start"),
     "while written": (Writer, "wait"),
     "while listed": (manifest, "write"),
-    "while noted": (manifest, "write_atomically"),
+    "while noted": (folder, "write_whole"),
 }
 
 

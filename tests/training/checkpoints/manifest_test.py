@@ -97,11 +97,6 @@ def test_a_list_without_a_checksum_of_its_own_is_read(folder):
     assert manifest.verify(folder) == "file a differs from its checksum"
 
 
-def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
-    path = tmp_path / "x"
-    manifest.write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        manifest.write_atomically(path, "\udc80")
-    assert path.read_text() == "old"
-    manifest.write_atomically(path, "new")
-    assert path.read_text() == "new"
+def test_an_evaluation_that_a_kill_cut_short_damages_no_checkpoint(folder):
+    (folder / f".{manifest.EVALUATION}.etc_jax-0").write_text("{")
+    assert manifest.verify(folder) is None and manifest.strays(folder) == []

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from etc_jax.data import whole_files
-from etc_jax.data.whole_files import whole, whole_folder, write_whole
+from etc_jax.base import whole_files
+from etc_jax.base.whole_files import whole, whole_folder, write_whole
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -97,7 +97,7 @@ OURS = ("a", "b", "c")
 # A process for each call of the system that writes: there it ends, as by a kill.
 KILLS = """
 import itertools, os, pathlib, shutil, sys
-from etc_jax.data import whole_files
+from etc_jax.base import whole_files
 what, exchanges = sys.argv[1], sys.argv[2] == "True"
 others = eval(sys.argv[3])
 top, begun = pathlib.Path(sys.argv[4]), ("os.", "open", "shutil.", "ctypes.")

@@ -17,6 +17,7 @@ import io
 import itertools
 import os
 import pathlib
+import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -26,6 +27,8 @@ from etc_jax.base.local_paths import naming
 
 # In the hidden folder of a folder that is made.
 _NEW, _OLD = "new", "old"
+# The name of what is not finished.
+_UNFINISHED = re.compile(r"\.(.+)\.etc_jax-\d+")
 _EXCHANGE = 2  # of renameat2 in Linux and of renamex_np in macOS
 _HERE = -100  # AT_FDCWD
 # A file system, or a system, on which folders cannot be exchanged.
@@ -142,6 +145,12 @@ def _locked(part: pathlib.Path, is_folder: bool) -> int | None:
         if is_at(lock, part):
             return lock
         os.close(lock)
+
+
+def unfinished_target(name: str) -> str | None:
+    """The name that an unfinished file or folder is to get; None if it is none."""
+    match = _UNFINISHED.fullmatch(name)
+    return match and match[1]
 
 
 def is_at(file: int, path: str | os.PathLike) -> bool:
@@ -290,8 +299,8 @@ def check_out(path: str | os.PathLike, *, overwrite: bool) -> None:
         raise ValueError(f"{path} exists; give another --out or --overwrite")
 
 
-def write_whole(path: str | os.PathLike, text: str) -> None:
-    """Writes a file of text that is there whole or not at all, after a power cut too.
+def write_whole(path: str | os.PathLike, content: str | bytes) -> None:
+    """Writes a file that is the old or the whole new one, after a power cut too.
 
     Halves of characters, which JSON can spell and UTF-8 cannot, are written as JSON
     spells them: text of others must not keep finished work from being written.
@@ -299,8 +308,10 @@ def write_whole(path: str | os.PathLike, text: str) -> None:
     Raises:
       OSError: if the storage refuses.
     """
+    if isinstance(content, str):
+        content = content.encode("utf-8", "backslashreplace")
     with whole(path) as part, open(part, "wb") as file:
-        file.write(text.encode("utf-8", "backslashreplace"))
+        file.write(content)
         file.flush()
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fsync(file.fileno())  # or a power cut could leave the name alone
