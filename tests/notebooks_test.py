@@ -55,7 +55,7 @@ def test_its_page_exists_and_links_back(path):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow, id=p.stem)
+        pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.full, id=p.stem)
         for p in NOTEBOOKS
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from readme_scripts import LABELS, block, scores_of, script, write_bert, write_files
 from repository import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 # A vocabulary for the invented questions.
 TOKENIZER = """
 from etc_jax.data.tokenizers.wordpiece_training import train

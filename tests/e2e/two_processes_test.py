@@ -119,6 +119,7 @@ def test_a_signal_to_one_of_two_stops_both_and_the_run_goes_on_bit_by_bit(
     assert digest(tmp_path / "run", tmp_path / "copy") == whole.digest
 
 
+@pytest.mark.full
 def test_a_signal_within_an_evaluation_cuts_it_off_on_both(start, tmp_path):
     """They leave it at the same batch, or one would wait for the other for ever."""
     many = {"EVALUATIONS": "60"}
@@ -143,9 +144,10 @@ def test_a_signal_within_an_evaluation_cuts_it_off_on_both(start, tmp_path):
     "victim",
     [
         pytest.param(0, id="coordinator"),
-        pytest.param(1, id="worker", marks=pytest.mark.slow),
+        pytest.param(1, id="worker", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_a_dead_process_ends_the_other_in_bounded_time(start, tmp_path, victim):
     with start(*LONG) as started:
         started.reaches(tmp_path / "run", lines=3)
@@ -160,6 +162,7 @@ def test_a_dead_process_ends_the_other_in_bounded_time(start, tmp_path, victim):
     assert code in (-signal.SIGABRT, 1), started.all_output()
 
 
+@pytest.mark.full
 def test_a_stopped_process_ends_the_other_in_bounded_time(start, tmp_path):
     """It is there but silent, as a host whose network is gone: the heartbeat's case."""
     with start(*LONG) as started:
@@ -189,6 +192,7 @@ def test_another_config_on_one_process_is_named_on_both(start, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.full
 def test_another_number_of_processes_is_named(start):
     address = f"127.0.0.1:{processes.free_port()}"
     variables = tuple(
@@ -216,6 +220,7 @@ def test_a_mistake_that_one_process_sees_ends_both_with_its_message(start, tmp_p
     assert not (tmp_path / "run" / "run.json").exists()
 
 
+@pytest.mark.full
 def test_bad_batches_in_a_row_end_both_with_3(start, tmp_path):
     poison = (
         "--config.model.poison_from=5",
@@ -246,7 +251,7 @@ FEW_STEPS = {
 }
 
 
-@pytest.mark.slow  # two minutes the small one
+@pytest.mark.full  # two minutes the small one
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -298,7 +303,7 @@ def test_two_processes_train_the_quickstart_model(
     assert two["cpc_pool_sentences"] == 256
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_twenty_stops_of_two_processes_change_no_bit(start, tmp_path):
     """Signals to one and the other in turn, at random steps; 25 starts of two."""
     steps = "--config.train.num_steps=100"

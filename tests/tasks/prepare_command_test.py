@@ -139,6 +139,25 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
         *((name, "structured", True) for name in OFFICIAL),
     ],
 )
+@pytest.mark.full(
+    but=[
+        "classification-structured-False",
+        "coreference-sequence-False",
+        "hotpotqa-structured-*",
+        "hyperpartisan-sequence-False",
+        "imdb-sequence-False",
+        "multiple_choice-*",
+        "natural_questions-*",
+        "openkp-structured-*",
+        "retrieval*",
+        "squad-*",
+        "text_to_text*",
+        "token_classification-*",
+        "triviaqa-sequence-False",
+        "wikihop-structured-*",
+        "wmt14*",
+    ]
+)
 def test_the_cache_holds_the_features_of_the_records(
     made_up, tmp_path, name, form, quirks
 ):
@@ -242,6 +261,7 @@ def test_the_report_says_what_a_config_has_to_say(command, made_up, tmp_path):
 
 
 @pytest.mark.parametrize("workers, part_bytes", [(0, 1), (2, PART_BYTES)])
+@pytest.mark.full(but=["2-20000"])
 def test_neither_workers_nor_parts_change_a_byte(
     made_up, tmp_path, workers, part_bytes
 ):

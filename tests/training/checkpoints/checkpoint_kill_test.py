@@ -100,6 +100,6 @@ def test_kill_9_while_saving(start_run, reference, tmp_path):
     assert kill_many(10, start_run, reference, tmp_path, seed=1) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_while_saving_many_times(start_run, reference, tmp_path):
     assert kill_many(50, start_run, reference, tmp_path, seed=2) > 10

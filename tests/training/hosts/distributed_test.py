@@ -236,7 +236,7 @@ def test_one_process_has_no_coordinator(source):
     assert got.stdout == ""  # it listens nowhere
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_was_paused_goes_on(tmp_path):
     """As on a laptop that was asleep for longer than a heartbeat may be missing."""
     workdir = tmp_path / "run"
