@@ -224,7 +224,6 @@ SCALED = {
 @pytest.mark.parametrize(
     "op, form", [("full", "dense"), *((op, "xla") for op in SCALED)]
 )
-@pytest.mark.full(but=["full-dense", "*-xla"])
 def test_a_scale_is_that_of_the_queries(op, form):
     query, key, value = rows(23, 23)
     attend = functools.partial(SCALED[op], form)

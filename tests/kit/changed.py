@@ -1,9 +1,9 @@
 """Which test files a change needs: those that import, in any number of steps, what it
 touches.
 
-A data set, a config or any other module that the registry finds goes by a name: a file
-that has the name of such a module in a string imports it too. A file that is no module
-is needed by those that name it.
+A data set or a config goes by a name: a test that has the name in a string without
+spaces imports it too, as do those that go through all of them. A module may be started
+by its path. A file that is no module is needed by those that name it.
 """
 
 import ast
@@ -14,12 +14,14 @@ from collections.abc import Iterable, Set
 
 from repository import ROOT
 
-# Modules that are found by a name.
-_NAMED = ("etc_jax/configs/", "etc_jax/tasks/", "etc_jax/cli/", "launch/")
+# Modules that are found by a name, and where the tests lie that go through them all.
+_NAMED = {"etc_jax/configs": "tests/configs", "etc_jax/tasks": "tests/tasks"}
+# These import when they are asked for something that another file names.
+_LAZY = ("etc_jax/__init__.py", "etc_jax/base/registry.py")
 # What all tests stand on.
 _ALL = ("tests/conftest.py", "pyproject.toml", "setup.py", "Makefile")
 # Where imports begin, besides the root.
-_ROOTS = ("tests/kit/", "tests/samples/", "tests/", "examples/")
+_ROOTS = ("tests/", "examples/")
 
 
 def since(base: str) -> set[str]:
@@ -46,16 +48,17 @@ def needed(changed: Set[str], files: dict[str, str]) -> set[str]:
     if not set(_ALL).isdisjoint(changed):
         return tests
     modules = {module: name for name in files for module in _modules(name)}
-    by_name: dict[str, set[str]] = {}
-    for name in files:
-        if name.startswith(_NAMED):
-            module = name.removesuffix(".py").removesuffix("/__init__")
-            by_name.setdefault(pathlib.Path(module).name, set()).add(name)
+    by_name = {x: _by_name(x) for x in files if x.startswith(tuple(_NAMED))}
     users: dict[str, set[str]] = {}
     for name, text in files.items():
-        imported, words = _uses(text)
+        imported, words = _uses(text) if name not in _LAZY else (set(), set())
         used = {modules[x] for x in imported & modules.keys()}
-        for other in used.union(*(by_name[x] for x in words & by_name.keys())):
+        if name.startswith("tests/"):
+            folder = str(pathlib.Path(name).parent)
+            used |= {
+                x for x, (word, at) in by_name.items() if word in words or at == folder
+            }
+        for other in used:
             users.setdefault(other, set()).add(name)
     todo = set(changed)
     for path in changed - files.keys():
@@ -89,14 +92,19 @@ def _modules(name: str) -> Iterable[str]:
     for root in ("", *_ROOTS):
         if path.startswith(root):
             yield path.removeprefix(root).replace("/", ".")
+    if path.startswith("tests/"):
+        yield path.rpartition("/")[2]  # pytest puts its folder on the path
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text))
+def _by_name(name: str) -> tuple[str, str]:
+    """(the word that names a module, the folder of tests that go through all)."""
+    module = name.removesuffix(".py").removesuffix("/__init__")
+    [tests] = [x for root, x in _NAMED.items() if name.startswith(root)]
+    return module.rpartition("/")[2], tests
 
 
 def _uses(text: str) -> tuple[set[str], set[str]]:
-    """(modules that a file imports, with their packages; words in its strings)."""
+    """(modules that a file imports or names, with their packages; words it has)."""
     imported, words = set(), set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -104,6 +112,8 @@ def _uses(text: str) -> tuple[set[str], set[str]]:
         elif isinstance(node, ast.ImportFrom):
             imported |= {f"{node.module}.{x.name}" for x in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            words |= _words(node.value)
+            if not re.search(r"\s", node.value):
+                imported.add(node.value)
+                words |= set(re.findall(r"\w+", node.value))
     parts = [x.split(".") for x in imported]
     return {".".join(x[:n]) for x in parts for n in range(1, len(x) + 1)}, words
