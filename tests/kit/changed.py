@@ -10,7 +10,7 @@ import ast
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterable, Set
+from collections.abc import Container, Iterable, Set
 
 from repository import ROOT
 
@@ -47,7 +47,7 @@ def needed(changed: Set[str], files: dict[str, str]) -> set[str]:
     tests = {name for name in files if name.endswith("_test.py")}
     if not set(_ALL).isdisjoint(changed):
         return tests
-    modules = {module: name for name in files for module in _modules(name)}
+    modules = {module: name for name in files for module in _modules(name, files)}
     by_name = {x: _by_name(x) for x in files if x.startswith(tuple(_NAMED))}
     users: dict[str, set[str]] = {}
     for name, text in files.items():
@@ -86,14 +86,15 @@ def _git(*command: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def _modules(name: str) -> Iterable[str]:
+def _modules(name: str, files: Container[str]) -> Iterable[str]:
     """The names by which a file may be imported."""
     path = name.removesuffix(".py").removesuffix("/__init__")
     for root in ("", *_ROOTS):
         if path.startswith(root):
             yield path.removeprefix(root).replace("/", ".")
-    if path.startswith("tests/"):
-        yield path.rpartition("/")[2]  # pytest puts its folder on the path
+    folder, _, module = path.rpartition("/")
+    if path.startswith("tests/") and f"{folder}/__init__.py" not in files:
+        yield module  # pytest puts its folder on the path
 
 
 def _by_name(name: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ def run(tmp_path):
     def run(name):
         printed = []
         for arguments in script(name):
-            done = programs.run("etc_jax", *arguments, cwd=tmp_path, timeout=500)
+            done = programs.run("etc_jax", *arguments, cwd=tmp_path)
             assert done.returncode == 0, (arguments, done.stdout, done.stderr)
             printed.append(done.stdout)
         return printed

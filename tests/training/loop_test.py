@@ -9,6 +9,7 @@ import time
 import types
 
 import jax
+import limits
 import numpy as np
 import pytest
 import toy_job
@@ -264,7 +265,7 @@ def start_child(workdir, cache):
 
 def kill_during_a_save(child, workdir, after):
     """SIGKILL while a temporary checkpoint folder stands; True if one stood."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + limits.SECS
     root = workdir / "checkpoints"
     while time.monotonic() < deadline and child.poll() is None:
         names = [p.name for p in root.iterdir()] if root.exists() else []

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import limits
 import numpy as np
 import pytest
 from repository import ROOT
@@ -204,6 +205,6 @@ def test_a_process_ends_though_a_stream_is_open(sio, tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=limits.SECS,
     )
     assert (run.returncode, run.stdout) == (0, "last line\n"), run.stderr
