@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := JAX_PLATFORMS=cpu $(BIN)/python -m pytest
+# A worker for each core and one more; a file on one worker, the longest first.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
+# What needs no more than a CPU and no live peer.
+HERE := not gpu and not torch and not tpu_aot
 
-.PHONY: quickstart test test-env test-peers lint
+.PHONY: quickstart test test-all test-changed test-env test-peers test-quarter lint
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -35,8 +39,19 @@ quickstart: $(VENV)/.core
 test-env: $(VENV)/.test
 
 test: test-env
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder \
-		-m 'not slow and not gpu and not torch and not tpu_aot'
+	$(PYTEST) $(WORKERS) -m '$(HERE) and not full'
+
+test-all: test-env
+	$(PYTEST) $(WORKERS) -m '$(HERE)'
+
+# Of what `make test` leaves out, the files of a quarter: QUARTER=0 to 3.
+test-quarter: test-env
+	$(PYTEST) $(WORKERS) -m '$(HERE) and full' --quarter=$(QUARTER)
+
+# The files that import what differs from BASE, which is a commit.
+BASE ?= main
+test-changed: test-env
+	$(PYTEST) $(WORKERS) -m '$(HERE)' --changed=$(BASE)
 
 test-peers: $(VENV)/.peers
 	$(PYTEST) -m 'torch or tpu_aot'

@@ -17,14 +17,16 @@ os.environ["XLA_FLAGS"] = xla_flags(
 # in less than the second from which jax keeps them.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 
+import changed  # noqa: E402
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+import tiers  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
-from etc_jax.base import registry  # noqa: E402
+from etc_jax.base import cores, registry  # noqa: E402
 
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -88,11 +90,42 @@ def float64():
 
 def pytest_addoption(parser):
     parser.addoption("--goldens", help="folder of golden cases for tests/scoring")
+    parser.addoption(
+        "--quarter", type=int, choices=range(4), help="only the files of this quarter"
+    )
+    parser.addoption(
+        "--changed", metavar="COMMIT", help="only files that import what differs"
+    )
 
 
-def pytest_collection_modifyitems(items):
-    """The folders with the longest files first, so that workers end together."""
-    items.sort(key=lambda item: item.path.parent.name not in ("e2e", "conformance"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: some wait for disks and other processes."""
+    return cores.available() + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem():
+    """A function's rows, each in its tier."""
+    made = yield
+    if isinstance(made, list) and made and isinstance(made[0], pytest.Function):
+        tiers.sort(made)
+    return made
+
+
+def pytest_collection_modifyitems(config, items):
+    """The files that are asked for; the longest first, so that workers end together."""
+    files: dict[str, list] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    chosen = set(files)
+    if (number := config.option.quarter) is not None:
+        chosen = {file for file in chosen if tiers.quarter(file) == number}
+    if (base := config.option.changed) is not None:
+        chosen &= changed.tests_since(base)
+    left = [item for file in files.keys() - chosen for item in files[file]]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [x for file in sorted(chosen, key=tiers.place) for x in files[file]]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import limits
 import pytest
 from repository import ROOT
 
@@ -83,7 +84,7 @@ def import_all(blocked=BLOCKED) -> subprocess.CompletedProcess:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limits.SECS,
     )
 
 

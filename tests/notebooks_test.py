@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import limits
 import pytest
 from repository import ROOT
 from xla_flags import xla_flags
@@ -55,7 +56,7 @@ def test_its_page_exists_and_links_back(path):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.slow, id=p.stem)
+        pytest.param(p, marks=() if p.stem == QUICK else pytest.mark.full, id=p.stem)
         for p in NOTEBOOKS
     ],
 )
@@ -77,6 +78,6 @@ def test_cells_run_in_plain_python_in_any_folder(path, tmp_path):
         },
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=limits.SECS,
     )
     assert found.returncode == 0, found.stdout + found.stderr

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import limits
 import pytest
 from golden_data import ROOT
 
@@ -30,7 +31,9 @@ print(json.dumps({"files": files, "commands": found.entry_points["console_script
 @pytest.fixture(scope="module")
 def metadata():
     argv = [sys.executable, "-W", "ignore", "-c", LIST]
-    got = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    got = subprocess.run(
+        argv, cwd=ROOT, capture_output=True, text=True, timeout=limits.SECS
+    )
     assert got.returncode == 0, got.stderr
     return json.loads(got.stdout.splitlines()[-1])
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import limits
 import pytest
 
 from etc_jax.base import whole_files
@@ -169,7 +170,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new_and_all_of_others(
     top = tmp_path / "top"
     top.mkdir()
     words = (sys.executable, "-c", KILLS, what, str(exchanges), repr(OTHERS), str(top))
-    got = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    got = subprocess.run(words, capture_output=True, text=True, timeout=limits.SECS)
     assert got.returncode == 0, got.stderr
     assert int(got.stdout) > {"file": 3, "folder": 30}[what]
 

@@ -17,7 +17,7 @@ TINY = [
 ]
 
 
-@pytest.mark.slow  # trains and evaluates with six kinds of attention
+@pytest.mark.full  # trains and evaluates with six kinds of attention
 def test_a_run_is_evaluated_with_every_attention_and_not_trained_again(
     tmp_path, run, capsys, monkeypatch
 ):

@@ -91,7 +91,7 @@ def test_how_far_a_prediction_is_are_its_lines(tmp_path):
 
 
 # Of articles there must be some hundred: they differ in length.
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("more", [(), ("--gzip",)])
 @pytest.mark.parametrize(
     ("task", "megabytes"), [("hotpotqa", 100), ("natural_questions", 1200)]
@@ -105,7 +105,7 @@ def test_memory_of_preparing_does_not_grow_with_the_file(
     assert (got["bytes"] < got["text_bytes"] / 2) == bool(more)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "megabytes"), [("hotpotqa", 2), ("natural_questions", 300)]
 )

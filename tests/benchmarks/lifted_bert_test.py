@@ -240,7 +240,7 @@ def test_text_is_asked_for_where_a_row_goes_on(tiny_bert, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("task", sorted(SETS))
 def test_all_rows_are_trained_and_scored(argv, run, capsys, task):
     more = [f"--task={task}", "--seeds=0", "--config.model.dtype=float32"]

@@ -49,7 +49,7 @@ def texts(argv, tmp_path):
     return make
 
 
-@pytest.mark.slow  # trains several models
+@pytest.mark.full  # trains several models
 def test_runs_are_reported_and_not_made_again(argv, run, tmp_path, capsys):
     code, written = run(long_texts.main, *argv())
     shown = capsys.readouterr().out

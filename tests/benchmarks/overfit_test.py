@@ -60,7 +60,7 @@ def test_the_first_records_that_can_be_trained_on_are_taken(questions, tmp_path)
         overfit.choose(task, [file], tokenizer, 4)
 
 
-@pytest.mark.slow  # nearly a minute of compiling
+@pytest.mark.full  # nearly a minute of compiling
 def test_two_records_are_memorised(tmp_path, capsys, monkeypatch):
     sizes = WikiHopSizes(contexts=3, candidates=4, facts=2, pronouns=0.0)
     records = list(wikihop.records(3, seed=1, sizes=sizes))

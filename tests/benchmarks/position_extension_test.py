@@ -38,7 +38,7 @@ def argv(tmp_path):
     ]
 
 
-@pytest.mark.slow  # trains twice
+@pytest.mark.full  # trains twice
 def test_a_run_says_what_both_begin_and_end_with(argv, run, capsys):
     code, written = run(position_extension.main, *argv)
     [made] = written["runs"]

@@ -21,7 +21,7 @@ TINY = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_depth_costs_a_plain_stack_alone(run, capsys):
     argv = ["--parts=depth", "--depths=4,16", "--num_hashes=1"]
     code, got = run(reformer_memory.main, *TINY, *argv)

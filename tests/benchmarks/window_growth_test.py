@@ -48,7 +48,7 @@ def test_steps_and_size_are_those_asked_for():
     assert (few.train.eval_every_steps, few.checkpoint.every_steps) == (2, 4)
 
 
-@pytest.mark.slow  # trains two models
+@pytest.mark.full  # trains two models
 def test_a_run_is_reported_and_not_trained_again(tmp_path, run, capsys):
     file = tmp_path / "text"
     file.write_bytes(np.random.default_rng(0).bytes(2000))

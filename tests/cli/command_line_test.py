@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 
+import limits
 import processes
 import pytest
 
@@ -38,7 +39,7 @@ def piped(*program, reader):
         env=processes.clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=limits.SECS,
     )
     return got.returncode, got.stderr
 
@@ -69,7 +70,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(call, buffer):
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=limits.SECS,
         )
     told = "[Errno 28] No space left on device"
     if buffer:

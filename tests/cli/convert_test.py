@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import bert_reference as reference
+import limits
 import numpy as np
 import pytest
 from golden_data import ROOT, require_shared
@@ -402,7 +403,7 @@ def test_the_module_runs_as_a_program(here):
         [sys.executable, "-m", "etc_jax.cli.convert", "--help"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limits.SECS,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert got.returncode == 0, got.stderr

@@ -5,6 +5,7 @@ import json
 import os
 import time
 
+import limits
 import numpy as np
 import programs
 import pytest
@@ -191,12 +192,12 @@ def test_a_run_that_is_killed_leaves_no_half_file(tmp_path):
             for _ in range(60):
                 file.write(json.dumps({"text": "word " * 20_000}) + "\n")
             file.flush()
-            end = time.monotonic() + 60
+            end = time.monotonic() + limits.SECS
             while not any(p.stat().st_size for p in folder.iterdir()):
                 assert time.monotonic() < end and program.poll() is None
                 time.sleep(0.01)
             program.kill()
-            program.wait(60)
+            program.wait(limits.SECS)
     finally:
         program.kill()
     assert not (folder / "x.jsonl").exists()

@@ -108,6 +108,7 @@ def one_by_one(setup, module):
         yield jax.tree.map(lambda *parts: np.concatenate(parts), *got), windows
 
 
+@pytest.mark.full
 def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     found = list(one_by_one(hotpot, hotpotqa))
     files = []
@@ -131,6 +132,7 @@ def test_hotpotqa_is_that_of_a_plain_loop(hotpot):
     assert told["thresholds"] == figures
 
 
+@pytest.mark.full
 def test_wikihop_is_that_of_a_plain_loop(wiki):
     want = {}
     for outputs, windows in one_by_one(wiki, wikihop):
@@ -250,10 +252,10 @@ def test_a_threshold_can_be_fixed(hotpot, tmp_path):
 
 # How parts are shared out is one code for all data sets.
 def one_data_set(name):
-    """Runs a test on this data set, on the others where slow tests are run."""
+    """Runs a test on this data set, on the others where all tests are run."""
     others = {"hotpot", "wiki", "pages"} - {name}
-    slow = [pytest.param(x, marks=pytest.mark.slow) for x in sorted(others)]
-    return pytest.mark.parametrize("setup", [name, *slow], indirect=True)
+    full = [pytest.param(x, marks=pytest.mark.full) for x in sorted(others)]
+    return pytest.mark.parametrize("setup", [name, *full], indirect=True)
 
 
 @one_data_set("pages")

@@ -76,6 +76,7 @@ def test_a_folder_of_hugging_face_becomes_one(bert, tmp_path, capsys):
 @pytest.mark.parametrize(
     "to, kind", [("bigbird", BigBirdConfig), ("etc", EtcConfig), ("longformer", None)]
 )
+@pytest.mark.full(but=["bigbird-*", "etc-*"])
 def test_it_becomes_a_model_of_ours(bert, tmp_path, to, kind):
     out = tmp_path / "long"
     code = run(

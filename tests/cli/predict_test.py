@@ -62,6 +62,7 @@ def told(out):
     return [json.loads(line) for line in out.splitlines()]
 
 
+@pytest.mark.full(but=["openkp"])
 def test_answers_are_those_of_the_evaluation(name, run, records, ask, tmp_path, capsys):
     file = finetuned_run.write_records(tmp_path, name, records)
     argv = [f"--model={run}", f"--out={tmp_path / 'out'}", file]
@@ -101,6 +102,7 @@ def test_answers_are_those_of_the_evaluation(name, run, records, ask, tmp_path, 
                 assert texts[s["title"]][s["sentence"]] == s["text"]
 
 
+@pytest.mark.full(but=["hotpotqa"])
 def test_the_form_of_the_input_does_not_matter(records, ask, tmp_path):
     file = finetuned_run.write(tmp_path / "array.json", records)
     want = ask("--json", file)[1]

@@ -8,6 +8,7 @@ import sys
 import time
 import types
 
+import limits
 import programs
 import pytest
 import toy_job
@@ -193,14 +194,14 @@ def test_sigterm_is_17_with_a_checkpoint_of_that_step(tmp_path, cache):
     argv = command(tmp_path, *sizes, f"--config.train.compile_cache_dir={cache}")
     child = programs.start(*argv, stdout=tmp_path / "printed")
     metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + limits.SECS
     while time.monotonic() < deadline and child.poll() is None:
         if metrics.exists() and metrics.read_text().count("\n") > 7:
             break
         time.sleep(0.02)
     child.send_signal(signal.SIGTERM)
     sent = time.monotonic()
-    code, stderr = child.wait(60), (tmp_path / "printed").read_text()
+    code, stderr = child.wait(limits.SECS), (tmp_path / "printed").read_text()
     assert code == 17, stderr
     assert time.monotonic() - sent < 30
     (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
@@ -255,7 +256,9 @@ def run_for_tpu(config, topology, *arguments):
     argv += [f"--topology={topology}", *arguments]
     path = os.pathsep.join(filter(None, sys.path))
     env = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=900)
+    return subprocess.run(
+        argv, env=env, capture_output=True, text=True, timeout=limits.SECS
+    )
 
 
 @pytest.mark.tpu_aot

@@ -72,7 +72,7 @@ def load(name, arg):
     return config_lib.from_config_dict(values)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_variants_go_together_or_exclude_each_other():
     together = 0
     for name in NAMES:
@@ -139,8 +139,8 @@ def layouts():
     for name, arg in cases():
         # Twelve layers that differ are traced one by one: these take seconds each. The
         # many variants of ETC have no groups, and start from the encoder alone.
-        slow = name == "longformer_charlm" or (name.startswith("etc_") and arg)
-        yield pytest.param(name, arg, marks=[pytest.mark.slow] * bool(slow))
+        full = name == "longformer_charlm" or (name.startswith("etc_") and arg)
+        yield pytest.param(name, arg, marks=[pytest.mark.full] * bool(full))
 
 
 @pytest.mark.parametrize("name, arg", list(layouts()))

@@ -27,7 +27,7 @@ def test_tiny_learns_the_built_in_text(name):
     assert config.data.vocab_size == config.model.vocab_size < 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_tiny_has_text_enough_to_train_and_to_measure(tmp_path):
     values = module("etc_base_pretrain").get_config("tiny")
     values.train.update(num_steps=2, eval_steps=1)

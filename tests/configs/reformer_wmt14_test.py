@@ -33,6 +33,7 @@ def caches(tmp_path_factory):
         ("big", "289,988,744", "63,897,600,000 in 300,000 steps"),
     ],
 )
+@pytest.mark.full(but=["500k*"])
 def test_each_is_traced_with_windows_of_its_format(caches, arg, parameters, tokens):
     values = module("reformer_wmt14").get_config(arg)
     assert values.objective.name == "wmt14_en_de"

@@ -118,6 +118,9 @@ def check_against_the_oracle(inputs, structure, rules, chunk_blocks):
 
 
 @pytest.mark.parametrize("name", RULE_CASES)
+@pytest.mark.full(
+    but=["prime, everything", "block-1, r < k", "no long tokens", "one token"]
+)
 def test_rules_equal_the_oracle(name):
     n, g, rules, chunk_blocks = RULE_CASES[name]
     inputs = cases.random_inputs(n, g, num_labels(rules))
@@ -126,6 +129,9 @@ def test_rules_equal_the_oracle(name):
 
 
 @pytest.mark.parametrize("name", EXPLICIT_CASES)
+@pytest.mark.full(
+    but=["prime in chunks", "half the masks, half the labels", "no global tokens"]
+)
 def test_explicit_tensors_equal_the_oracle(name):
     n, g, radius, labelled, masks, labels, chunk_blocks = EXPLICIT_CASES[name]
     size = NUM_LABELS if labelled else None
@@ -160,7 +166,7 @@ def widened(structure, extra_long, extra_global):
 
 
 @pytest.mark.parametrize(
-    "implementation", ["xla", pytest.param("dense", marks=pytest.mark.slow)]
+    "implementation", ["xla", pytest.param("dense", marks=pytest.mark.full)]
 )
 def test_padding_changes_nothing(implementation):
     n, g, rules, _ = RULE_CASES["prime, everything"]

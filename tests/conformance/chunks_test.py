@@ -86,6 +86,15 @@ def output_and_gradients(case, args, weight, implementation, **options):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.full(
+    but=[
+        "lsh, one token",
+        "lsh, prime, once, causal",
+        "lsh, own chunk",
+        "lsh, around the circle",
+        "local, causal",
+    ]
+)
 def test_values_and_gradients_are_those_of_the_oracle(name):
     case = CASES[name]
     ids = example_ids(case.n)
@@ -150,6 +159,7 @@ def test_who_meets_everybody_attends_to_everybody(look, duplicates, causal):
 
 
 @pytest.mark.parametrize("name", ["lsh, prime, once, causal", "local, causal"])
+@pytest.mark.full(but=["local, causal"])
 def test_what_is_after_does_not_leak(name):
     case = dataclasses.replace(CASES[name], n=12)
     args, _ = inputs_of(case)
@@ -166,6 +176,7 @@ def test_what_is_after_does_not_leak(name):
 
 
 @pytest.mark.parametrize("name", ["lsh, prime, once, causal", "local, causal"])
+@pytest.mark.full(but=["lsh, prime, once, causal"])
 def test_packed_examples_do_not_see_each_other(name):
     case = dataclasses.replace(CASES[name], causal=False)
     args, _ = inputs_of(case)
@@ -198,8 +209,8 @@ def test_bfloat16_is_near_float32(name):
     "name, implementation",
     [
         ("lsh, both sides", "xla"),
-        pytest.param("lsh, both sides", "dense", marks=pytest.mark.slow),
-        pytest.param("local, causal", "xla", marks=pytest.mark.slow),
+        pytest.param("lsh, both sides", "dense", marks=pytest.mark.full),
+        pytest.param("local, causal", "xla", marks=pytest.mark.full),
     ],
 )
 def test_dropout_is_a_function_of_its_key_with_the_right_mean(name, implementation):

@@ -52,6 +52,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.full(
+    but=["prime, everything", "block-1, r < k", "no long tokens", "tiles, no labels"]
+)
 def test_rules_equal_the_oracle(name):
     n, g, rules, _ = CASES[name]
     inputs = cases.random_inputs(n, g, num_labels(rules))
@@ -67,6 +70,7 @@ def test_rules_equal_the_oracle(name):
     "n, radius, dilation, causal",
     [(17, 3, (5, 1, 2), True), (150, 40, 1, False), (150, 20, 1, True)],
 )
+@pytest.mark.full(but=["150-20-1-True"])
 def test_windows_with_global_tokens_equal_the_oracle(n, radius, dilation, causal):
     options = {"radius": radius, "dilation": dilation, "causal": causal}
     rows, globals_, weight = windows.inputs(n, index=windows.INDEX)
@@ -177,6 +181,7 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 2, "fsdp": 4}])
+@pytest.mark.full(but=["mesh0"])
 def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
     if jax.device_count() < 8:
         pytest.skip(f"needs eight devices, there are {jax.device_count()}")

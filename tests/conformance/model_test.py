@@ -131,7 +131,7 @@ def test_unrolled_layers_equal_scanned_ones():
 
 # In the default run each policy goes with something else: with unrolled layers above,
 # with a mesh below.
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("policy", [p for p in REMAT_POLICIES if p != "none"])
 def test_rematerialisation_changes_nothing(policy):
     config = dataclasses.replace(CONFIG, remat_policy=policy)
@@ -155,7 +155,7 @@ def test_jit_changes_nothing():
         ({"data": 2, "fsdp": 2, "tensor": 2}, "full"),
         ({"sequence": 8}, "attention"),
         *(
-            pytest.param(axes, "none", marks=pytest.mark.slow)
+            pytest.param(axes, "none", marks=pytest.mark.full)
             for axes in (
                 {"data": 8},
                 {"fsdp": 8},
@@ -166,6 +166,7 @@ def test_jit_changes_nothing():
     ],
     ids=str,
 )
+@pytest.mark.full(but=["*-full"])
 def test_eight_devices_equal_one(axes, policy):
     assert len(jax.devices()) == ROWS
     inputs, config = batch(), dataclasses.replace(CONFIG, remat_policy=policy)

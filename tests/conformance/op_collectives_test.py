@@ -285,17 +285,31 @@ WITHIN_OTHERS = ("global-local", "windows", "blocks", "lsh")
 @pytest.mark.parametrize(
     "mesh",
     [
-        pytest.param("data", marks=pytest.mark.slow),
-        pytest.param("tensor", marks=pytest.mark.slow),
+        pytest.param("data", marks=pytest.mark.full),
+        pytest.param("tensor", marks=pytest.mark.full),
         "data x tensor",
     ],
 )
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(x, marks=pytest.mark.slow if x in WITHIN_OTHERS else ())
+        pytest.param(x, marks=pytest.mark.full if x in WITHIN_OTHERS else ())
         for x in CASES
     ],
+)
+@pytest.mark.full(
+    but=[
+        "global-local, labels-data x tensor",
+        "windows, globals-data x tensor",
+        "blocks that overlap, with globals-data x tensor",
+        "averages-*",
+        "lsh, once-*",
+        "full-*",
+        "rows taken-*",
+        "local chunks-*",
+        "windows, bias-*",
+        "cross-attention*",
+    ]
 )
 def test_batch_and_heads_stay_split_over_devices(case, mesh):
     devices = sharding.make_mesh(sharding.MeshConfig(**MESHES[mesh]))

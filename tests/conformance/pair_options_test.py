@@ -131,6 +131,13 @@ def test_full_attention_with_a_bias_of_all_pairs(b, h, monkeypatch):
         ("slopes of all heads", 17, 40, (5, 1, 2), False, None),
     ],
 )
+@pytest.mark.full(
+    but=[
+        "buckets-1-2-1-False-index0",
+        "buckets-23-2-dilation3-False-index3",
+        "slopes of all heads-17-40*",
+    ]
+)
 def test_windows_with_a_function_of_offsets(kind, n, radius, dilation, causal, index):
     bias_of, values = KINDS[kind]
     more = ()
@@ -167,6 +174,7 @@ def test_the_oracle_adds_the_bias_to_the_scaled_products():
 
 
 @pytest.mark.parametrize("form", ["xla", "dense"])
+@pytest.mark.full(but=["dense"])
 def test_queries_may_begin_anywhere(form):
     """As those after a cache do: each row of the batch at a place of its own."""
     n, count, starts = 21, 4, np.array([3, 17])
@@ -232,8 +240,8 @@ def test_a_scale_is_that_of_the_queries(op, form):
     "axes",
     [
         {"sequence": 8},
-        pytest.param({"data": 2, "sequence": 4}, marks=pytest.mark.slow),
-        pytest.param({"data": 2, "fsdp": 2, "sequence": 2}, marks=pytest.mark.slow),
+        pytest.param({"data": 2, "sequence": 4}, marks=pytest.mark.full),
+        pytest.param({"data": 2, "fsdp": 2, "sequence": 2}, marks=pytest.mark.full),
     ],
     ids=str,
 )
@@ -303,6 +311,7 @@ def test_attention_of_a_sequence_to_itself_refuses_two_lengths(op):
         (37, 3, (1, 2, 1), True, {"data": 2, "fsdp": 2, "sequence": 2}),
     ],
 )
+@pytest.mark.full(but=["1-2-1-False-None", "23-2-dilation3-False-None"])
 def test_windows_with_products_of_offsets(n, radius, dilation, causal, axes):
     count = 2 * radius + 1
     table = (normal(count, H, D, seed=5), normal(count, H, seed=6))

@@ -77,6 +77,7 @@ def padded_ids(n):
 
 @pytest.mark.parametrize("n", [1, 5, 23])
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.full(but=["*-5"])
 def test_blocks_equal_the_oracle(name, n):
     kind, ids = KINDS[name], packed(n)
     want = gradients(of_blocks("dense", kind, ids, scale=0.7), *rows(n, n))
@@ -85,6 +86,7 @@ def test_blocks_equal_the_oracle(name, n):
 
 @pytest.mark.parametrize("n", [1, 12, 37])
 @pytest.mark.parametrize("name", POOLS)
+@pytest.mark.full(but=["*-37"])
 def test_averages_equal_the_oracle(name, n, monkeypatch):
     monkeypatch.setattr(block_maps, "QUERIES", 8)
     monkeypatch.setattr(pooled_block, "QUERIES", 8)
@@ -124,9 +126,10 @@ def test_padding_after_a_text_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    "axes", [MIXED, pytest.param(SPLIT, marks=pytest.mark.slow)], ids=str
+    "axes", [MIXED, pytest.param(SPLIT, marks=pytest.mark.full)], ids=str
 )
 @pytest.mark.parametrize("n", [16, 41])
+@pytest.mark.full(but=["41-*'tensor'*"])
 def test_a_split_sequence_gives_what_a_whole_one_gives(axes, n):
     mesh = sharding.make_mesh(sharding.MeshConfig(**axes))
     kind, pool = Blocks(2, overlap=True, num_globals=1), Pool(6, 4, 3)

@@ -111,6 +111,7 @@ def test_globals_and_dilation_equal_every_pair(radius, dilation, causal):
 
 
 @pytest.mark.parametrize("n, causal", [(1, True), (5, True), (130, False)])
+@pytest.mark.full(but=["5-True"])
 def test_full_attention_equals_every_pair(n, causal):
     with jax.enable_x64(True):
         rows, _, weight = inputs(n)
@@ -153,6 +154,7 @@ MESHES = ({"data": 2, "tensor": 2, "sequence": 2}, {"sequence": 8})
     attention_cases.pairwise(MESHES, SPLITS),
     ids=str,
 )
+@pytest.mark.full(but=["{'sequence': 8}-29-2-(3, 1, 2)-True"])
 def test_a_split_sequence_gives_what_a_whole_one_gives(
     mesh, n, radius, dilation, causal
 ):

@@ -53,6 +53,7 @@ def counted(ids, size):
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.full(but=["1-ids5", "2-*", "4-*"])
 def test_blocks_are_those_of_a_loop(ids, size):
     got = blocks_of(np.array([ids, ids[:1] * len(ids)], np.int32), size)
     for row, want in enumerate((counted(ids, size), counted(ids[:1] * len(ids), size))):
@@ -99,6 +100,7 @@ def by_hand(query, key, value, sums, table, of_blocks, *, ids, radius, size):
 @pytest.mark.parametrize(
     "n, radius, size", [(1, 2, 1), (3, 1, 4), (12, 3, 4), (23, 5, 4), (23, 40, 3)]
 )
+@pytest.mark.full(but=["23-5-4", "1-2-1"])
 def test_attention_is_that_of_all_pairs(n, radius, size):
     ids = packed(n)
     arrays = (

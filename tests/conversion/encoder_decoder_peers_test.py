@@ -107,7 +107,7 @@ def _close(got, want, what: str) -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(i, marks=() if i < QUICK else (pytest.mark.slow,))
+        pytest.param(i, marks=() if i < QUICK else (pytest.mark.full,))
         for i in range(ALL)
     ],
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import limits
 import numpy as np
 import pytest
 from toy_text import assert_equal, ids_of, make_cache, make_plan, make_reader
@@ -58,7 +59,7 @@ def test_steps_ahead_are_built_meanwhile(reader, two_workers):
     two_workers.batch_at(20)
     steps = [step for step, _ in two_workers._pending]
     assert steps == [21, 22, 23, 24]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + limits.SECS
     while not all(future.done() for _, future in two_workers._pending):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -148,10 +149,10 @@ def test_workers_end_with_a_parent_that_never_closed_them(tmp_path, end):
             assert _alive(worker)
             parent.kill()
         else:
-            assert parent.wait(timeout=60) == 0
+            assert parent.wait(timeout=limits.SECS) == 0
             assert parent.stderr.read() == ""
             assert not list(tmp_path.glob("etc_jax-workers-*"))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + limits.SECS
     while _alive(worker):
         assert time.monotonic() < deadline, "the worker outlived its parent"
         time.sleep(0.05)

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import sysconfig
 
+import limits
 import numpy as np
 import pytest
 from readme_scripts import LABELS, block, scores_of, script, write_bert, write_files
 from repository import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 # A vocabulary for the invented questions.
 TOKENIZER = """
 from etc_jax.data.tokenizers.wordpiece_training import train
@@ -30,7 +31,7 @@ def run(*argv, cwd):
     environ |= {"JAX_PLATFORMS": "cpu", "ETC_JAX_CACHE_DIR": str(cwd / "cache")}
     argv = [*map(str, argv)]
     got = subprocess.run(
-        argv, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600
+        argv, cwd=cwd, env=environ, capture_output=True, text=True, timeout=limits.SECS
     )
     assert got.returncode == 0, f"{argv}\n{got.stdout}\n{got.stderr}"
     return got.stdout

@@ -93,7 +93,7 @@ def items(axes):
     return tuple(axes.items())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("axes", MESHES, ids=str)
 def test_meshes_agree_on_words_and_sentences(axes):
     got, want = losses(items(axes)), losses(items(ONE))

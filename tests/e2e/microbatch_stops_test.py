@@ -26,7 +26,7 @@ from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
 # Quicker: tests/training/resume_test.py, on a toy; main_path_test.py, one stop.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 # The first step; between two reports; an epoch's edge; an evaluation; before the end.
 STOPS = (1, 3, 5, 8, 9)

@@ -34,9 +34,10 @@ def run(tmp_path_factory):
     "family, form, global_length",
     [
         ("longformer", "sequence", 1),
-        pytest.param("etc", "structured", 8, marks=pytest.mark.slow),
+        pytest.param("etc", "structured", 8, marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_it_goes_through_all_commands(run, family, form, global_length):
     text_field = {"structured": "long_length", "sequence": "input_length"}[form]
     run("tickets.invent", "--out=made")

@@ -38,9 +38,7 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     argv += [f"--config.{path}={value}" for path, value in config.items()]
 
     def start():
-        return programs.run(
-            "launch.quickstart", *argv, environ=one_device(), cwd=ROOT, timeout=1200
-        )
+        return programs.run("launch.quickstart", *argv, environ=one_device(), cwd=ROOT)
 
     first = start()
     assert (tmp_path / "run" / "report.md").exists(), first.stderr

@@ -43,7 +43,7 @@ def test_damage_ends_well_or_in_a_clear_error(form):
     run(form, FEW)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("form", record_files.ALL)
 def test_much_damage_ends_well_or_in_a_clear_error(form):
     run(form, MANY)

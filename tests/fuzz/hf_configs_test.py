@@ -97,7 +97,7 @@ def test_damaged_models_are_read_or_refused(tmp_path):
     assert count.fine > 10 and count.refused > 50
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_more_damaged_models_are_read_or_refused(tmp_path):
     count = run(tmp_path / "trial", 1000)
     assert count.fine > 50 and count.refused > 250

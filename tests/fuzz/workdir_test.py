@@ -123,7 +123,7 @@ def test_damaged_folders_are_read_or_refused(folders, tmp_path):
     assert count.fine > 20 and count.refused > 20
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_more_damaged_folders_are_read_or_refused(folders, tmp_path):
     count = run(folders, tmp_path / "copy", 500)
     assert count.fine > 50 and count.refused > 50

@@ -118,6 +118,7 @@ class Copying(LongformerDecoder):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.full(but=["longformer"])
 def test_texts_of_a_language_model_have_the_scores_that_it_gives_them(name):
     model, decoder = MODELS[name]
     prompt = np.array([[3, 5, 2], [6, 6, 8]], np.int32)
@@ -177,6 +178,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("family", PAIRS)
+@pytest.mark.full(but=["bart"])
 def test_a_mesh_writes_what_one_device_does(family):
     model = PAIRS[family]
     tokens = np.random.default_rng(0).integers(2, V, (4, 10)).astype(np.int32)

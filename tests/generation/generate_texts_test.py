@@ -110,6 +110,7 @@ def ids_of(text):
 
 
 @pytest.mark.parametrize("family", ["led", "reformer_seq2seq"])
+@pytest.mark.full(but=["led"])
 def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
     model = saved(tmp_path / family, family)
     module, index = FAMILIES[family]

@@ -94,10 +94,10 @@ def random_explicit(n, g, radius, num_labels, *, masks=PIECES, labels=PIECES, se
 
 
 def pairwise(meshes, cases):
-    """Each case with one mesh, in turn; with the others when slow tests run."""
+    """Each case with one mesh, in turn; with the others in `make test-all`."""
     return [
         pytest.param(
-            mesh, *case, marks=() if i % len(meshes) == j else pytest.mark.slow
+            mesh, *case, marks=() if i % len(meshes) == j else pytest.mark.full
         )
         for i, case in enumerate(cases)
         for j, mesh in enumerate(meshes)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 
+import limits
 import programs
 from repository import ROOT
 from xla_flags import xla_flags
@@ -89,9 +90,9 @@ class Started:
     def output(self, process: int) -> str:
         return self.outputs[process].read_text()
 
-    def wait(self, timeout: float = 120) -> list[int]:
+    def wait(self) -> list[int]:
         """The exit codes; kills what has not ended in time."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + limits.SECS
         codes = []
         for child in self.children:
             try:
@@ -104,9 +105,9 @@ class Started:
     def all_output(self) -> str:
         return "\n".join(f"--- {p.name}\n{p.read_text()}" for p in self.outputs)
 
-    def reaches(self, workdir: pathlib.Path, lines: int, timeout: float = 90) -> None:
+    def reaches(self, workdir: pathlib.Path, lines: int) -> None:
         """Waits until so many lines of metrics are there."""
-        metrics, deadline = workdir / "metrics.jsonl", time.monotonic() + timeout
+        metrics, deadline = workdir / "metrics.jsonl", time.monotonic() + limits.SECS
         while time.monotonic() < deadline:
             if metrics.exists() and metrics.read_text().count("\n") >= lines:
                 return

@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Mapping
 from multiprocessing import forkserver
 
+import limits
+
 # None of these is a command line itself, which defines its flags where it is imported.
 _IMPORTED = (
     "toy_job",
@@ -108,13 +110,13 @@ def start(
     return Program(process(_main, *args))
 
 
-def run(*command: str, timeout: float = 300, **options) -> subprocess.CompletedProcess:
+def run(*command: str, **options) -> subprocess.CompletedProcess:
     """Runs a program to its end, `options` as in `start`; returns what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder, name) for name in ("out", "err")]
         program = start(*command, stdout=paths[0], stderr=paths[1], **options)
         try:
-            code = program.wait(timeout)
+            code = program.wait(limits.SECS)
         finally:
             program.kill()
         return subprocess.CompletedProcess(

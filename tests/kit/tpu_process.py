@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import limits
+
 
 def in_a_process(module: str, check: Callable[[], None]) -> str:
     """Runs a function of a test module in a process of its own; what it has printed."""
@@ -15,7 +17,7 @@ def in_a_process(module: str, check: Callable[[], None]) -> str:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=limits.SECS,
     )
     assert got.returncode == 0, got.stderr[-2000:]
     return got.stdout

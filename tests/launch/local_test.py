@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 
+import limits
 import processes
 import pytest
 from repository import ROOT
@@ -17,7 +18,6 @@ from launch import local
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 SLEEPS = "import time; time.sleep(600)"
 # Half of what the stand-ins sleep: a busy machine needs many seconds for a start.
-DEADLINE_SECS = 300
 IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPS
 
 
@@ -86,7 +86,7 @@ def test_output_has_the_number_of_its_process(capfd):
 def test_one_end_is_the_end_of_all(programs, expected, capfd):
     began = time.monotonic()
     assert run_each(*programs, grace_secs=0.5) == expected
-    assert time.monotonic() - began < DEADLINE_SECS
+    assert time.monotonic() - began < limits.SECS
     assert "0 s after the first end" in capfd.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_the_first_failure_counts_not_the_last(tmp_path, capfd):
             exit(2)
         """
     )
-    assert run_each(later, first, grace_secs=DEADLINE_SECS) == 4
+    assert run_each(later, first, grace_secs=limits.SECS) == 4
     assert "exit codes: [0] 2, [1] 4" in capfd.readouterr().err
 
 
@@ -146,7 +146,7 @@ def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
     process = launched(child, tmp_path)
 
     def until(text):
-        deadline = time.monotonic() + DEADLINE_SECS
+        deadline = time.monotonic() + limits.SECS
         paths = [tmp_path / "0", tmp_path / "1"]
         while time.monotonic() < deadline and process.poll() is None:
             if all(path.exists() and path.read_text() == text for path in paths):
@@ -159,7 +159,7 @@ def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
         process.send_signal(number)
         until("1")
         process.send_signal(number)
-        assert process.wait(DEADLINE_SECS) == 17
+        assert process.wait(limits.SECS) == 17
     finally:
         process.kill()
         process.wait()
@@ -188,7 +188,7 @@ def test_killing_the_launcher_kills_all(tmp_path):
     process = launched(child, tmp_path)
     pids = []
     try:
-        deadline = time.monotonic() + DEADLINE_SECS
+        deadline = time.monotonic() + limits.SECS
         while len(pids) < 2 and time.monotonic() < deadline:
             texts = [path.read_text() for path in tmp_path.iterdir()]
             pids = [int(text) for text in texts if text]
@@ -196,7 +196,7 @@ def test_killing_the_launcher_kills_all(tmp_path):
         assert len(pids) == 2 and all(map(is_running, pids))
         process.kill()
         began = time.monotonic()
-        while any(map(is_running, pids)) and time.monotonic() - began < DEADLINE_SECS:
+        while any(map(is_running, pids)) and time.monotonic() - began < limits.SECS:
             time.sleep(0.01)
         assert not any(map(is_running, pids))
         print(f"gone {time.monotonic() - began:.2f} s after the launcher")
@@ -243,9 +243,9 @@ def test_sigterm_to_the_launcher_saves_the_run_everywhere(tmp_path):
     with processes.start_one(
         tmp_path / "output", [sys.executable, "-m", "launch.local", *argv]
     ) as launcher:
-        launcher.reaches(tmp_path / "run", lines=3, timeout=DEADLINE_SECS)
+        launcher.reaches(tmp_path / "run", lines=3)
         launcher.children[0].send_signal(signal.SIGTERM)
-        assert launcher.wait(DEADLINE_SECS) == [17], launcher.all_output()
+        assert launcher.wait() == [17], launcher.all_output()
     (step,) = processes.saved_steps(tmp_path / "run")
     for number in (0, 1):
         assert f"SIGTERM: saved step {step}" in launcher.output(0)

@@ -15,7 +15,7 @@ from launch.quickstart_questions import RUNS, Questions
 from launch.quickstart_runs import Workdir
 
 # A minute of compiling.
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 VOCAB_SIZE = 480
 
 

@@ -53,6 +53,7 @@ def alone(name: str, text: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.full(but=["longformer", "big_bird", "t5", "sled"])
 def test_states_are_those_of_each_text_alone(name):
     model = tiny(name)
     want = [alone(name, text) for text in TWO]
@@ -65,6 +66,7 @@ def test_states_are_those_of_each_text_alone(name):
 
 
 @pytest.mark.parametrize("name, count", GLOBAL.items())
+@pytest.mark.full(but=["longformer-1"])
 def test_the_global_tokens_are_pooled(name, count):
     model = tiny(name)
     want = model(TWO).states[:, :count].mean(axis=1)

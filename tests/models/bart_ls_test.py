@@ -60,6 +60,7 @@ def reads_of(config, place, n=32):
 
 
 @pytest.mark.parametrize("row", ROWS)
+@pytest.mark.full(but=["blocks", "pooling"])
 def test_how_far_a_row_of_table_1_looks(row):
     """One layer, whose token 18 is in the block 16 to 23; with averages, one more."""
     layers = 2 if row == "pooling" else 1
@@ -78,10 +79,11 @@ def test_how_far_a_row_of_table_1_looks(row):
 @pytest.mark.parametrize(
     "row",
     [
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("blocks", "overlap")),
+        *(pytest.param(x, marks=pytest.mark.full) for x in ("blocks", "overlap")),
         *("globals", "pooling"),
     ],
 )
+@pytest.mark.full(but=["pooling"])
 def test_padding_changes_nothing(row):
     config = config_of(row)
     params, read, written = random_params(config), tokens(2, 19), tokens(2, 5)
@@ -110,7 +112,7 @@ def _rows(model, read, written, ids):
     return model.encode(read, ids).rows
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("row", ["globals", "pooling"])
 @pytest.mark.parametrize(
     "axes",

@@ -79,6 +79,7 @@ def apply(config, params, *args, **more):
 
 
 @FAMILIES
+@pytest.mark.full(but=["bart", "long_t5"])
 def test_packed_pairs_are_those_alone(name):
     """Each sees its own input and target, whatever stands beside them."""
     config = CONFIGS[name]
@@ -106,6 +107,7 @@ def test_packed_pairs_are_those_alone(name):
 
 
 @FAMILIES
+@pytest.mark.full(but=["led", "t5"])
 def test_a_logit_depends_on_the_input_and_on_no_later_token(name):
     config = CONFIGS[name]
     # A table read by place: token i of a pair has row i.
@@ -147,7 +149,7 @@ def losses(config, params, *args, **more):
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("bart", "reformer")),
+        *(pytest.param(x, marks=pytest.mark.full) for x in ("bart", "reformer")),
         "long_t5",
     ],
 )
@@ -232,19 +234,20 @@ def check_on_a_mesh(config, axes, args, atol):
         pytest.param(
             "reformer",
             {"data": 2, "fsdp": 2, "tensor": 2},
-            marks=pytest.mark.slow,
+            marks=pytest.mark.full,
         ),
         # Its encoder's windows and global tokens: a Longformer's in `encoder_test`.
         pytest.param(
             "led",
             {"fsdp": 2, "tensor": 2, "sequence": 2},
-            marks=pytest.mark.slow,
+            marks=pytest.mark.full,
         ),
-        pytest.param("led", {"sequence": 8}, marks=pytest.mark.slow),
-        pytest.param("long_t5", {"sequence": 8}, marks=pytest.mark.slow),
-        pytest.param("long_t5", {"sequence": 4, "tensor": 2}, marks=pytest.mark.slow),
+        pytest.param("led", {"sequence": 8}, marks=pytest.mark.full),
+        pytest.param("long_t5", {"sequence": 8}, marks=pytest.mark.full),
+        pytest.param("long_t5", {"sequence": 4, "tensor": 2}, marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full(but=["long_t5-axes1"])
 def test_one_device_and_a_mesh_give_the_same(name, axes):
     config = CONFIGS[name]
     n = 7 * max(2, axes.get("sequence", 1))
@@ -261,10 +264,11 @@ def test_one_device_and_a_mesh_give_the_same(name, axes):
     "name",
     [
         *("bart", "long_t5", "reformer"),
-        *(pytest.param(x, marks=pytest.mark.slow) for x in ("mbart", "led", "t5")),
-        pytest.param("long_t5 local", marks=pytest.mark.slow),
+        *(pytest.param(x, marks=pytest.mark.full) for x in ("mbart", "led", "t5")),
+        pytest.param("long_t5 local", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full(but=["bart"])
 def test_dropout_is_drawn_in_training_alone(name):
     config = CONFIGS[name]
     params = random_params(config)

@@ -208,12 +208,13 @@ DILATED = dataclasses.replace(
     [
         (CONFIGS["big_bird with globals"], SPLIT),
         (DILATED, {"sequence": 4, "tensor": 2}),
-        pytest.param(CONFIGS["roberta"], SPLIT, marks=pytest.mark.slow),
-        pytest.param(BIG_BIRD, SPLIT, marks=pytest.mark.slow),
-        pytest.param(LONGFORMER, SPLIT, marks=pytest.mark.slow),
-        pytest.param(LONGFORMER, {"sequence": 4, "tensor": 2}, marks=pytest.mark.slow),
+        pytest.param(CONFIGS["roberta"], SPLIT, marks=pytest.mark.full),
+        pytest.param(BIG_BIRD, SPLIT, marks=pytest.mark.full),
+        pytest.param(LONGFORMER, SPLIT, marks=pytest.mark.full),
+        pytest.param(LONGFORMER, {"sequence": 4, "tensor": 2}, marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full(but=["config0-mesh0"])
 def test_a_mesh_changes_nothing(config, mesh):
     params, want = params_of(config), on_one_device(config)
     mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1} | mesh))

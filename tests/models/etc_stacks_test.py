@@ -75,6 +75,7 @@ def one_layer(kind):
 
 
 @pytest.mark.parametrize("scan, count", [(True, 4), (False, 2)])
+@pytest.mark.full(but=["False-2"])
 def test_layers_of_a_pattern_come_one_after_the_other(scan, count):
     config = config_of(pattern=MIXED, scan_layers=scan, num_layers=count)
     model, params = made(config)
@@ -164,7 +165,7 @@ def stepped(config, dropout=0.1):
 
 
 @pytest.mark.parametrize(
-    "share_mlp", [pytest.param(True, marks=pytest.mark.slow), False]
+    "share_mlp", [pytest.param(True, marks=pytest.mark.full), False]
 )
 def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
     share_mlp, monkeypatch
@@ -195,6 +196,7 @@ def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
     ],
     ids=["unrolled", "scanned", "reversible"],
 )
+@pytest.mark.full(but=["scanned"])
 def test_in_evaluation_each_layer_has_rotations_of_its_own(count, changes, monkeypatch):
     drawn = []
 
@@ -233,6 +235,7 @@ def test_rotations_and_dropout_are_drawn_anew_in_each_step():
     np.testing.assert_array_equal(out(0), out(0))
 
 
+@pytest.mark.full
 def test_memory_of_a_reversible_stack_does_not_grow_with_depth():
     def temporary(depth, reversible):
         config = config_of(

@@ -61,6 +61,7 @@ def decoded(config, tokens, start, length):
     ],
     ids=["local", "sines", "one chunk"],
 )
+@pytest.mark.full(but=["one chunk"])
 def test_steps_give_the_logits_of_one_forward_pass(config):
     tokens = tokens_of(N)
     want = model_logits(config, params_of(config), tokens)[:, 4:]

@@ -101,6 +101,7 @@ def memory_of(config, params):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.full(but=["mixed"])
 def test_each_token_sees_what_it_would_see_if_the_text_ended_there(name):
     config, params = CONFIGS[name], params_of(CONFIGS[name])
     decoder, memory = memory_of(config, params)
@@ -145,6 +146,7 @@ def log_p(config, texts, count):
     return np.asarray(jax.nn.log_softmax(next_logits(config, texts, inputs, ids)))
 
 
+@pytest.mark.full
 def test_a_data_set_is_answered_by_the_likeliest_tokens():
     config, m = MIXED, 6
     learner = finetuning.find(config, TextToTextConfig("text_to_text"), "text_to_text")

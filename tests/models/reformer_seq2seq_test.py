@@ -115,6 +115,7 @@ def side(p, table, row, memory=None):
     ],
     ids=["shared", "two tables", "logits of their own", "nothing shared, sines"],
 )
+@pytest.mark.full(but=["shared", "nothing shared, sines"])
 def test_logits_are_those_that_are_written_down(change):
     config = dataclasses.replace(WHOLE, num_layers=2, **change)
     params = params_of(config)
@@ -141,7 +142,7 @@ def test_logits_are_those_that_are_written_down(change):
 
 @pytest.mark.parametrize(
     "deterministic",
-    [pytest.param(True, marks=pytest.mark.slow), False],
+    [pytest.param(True, marks=pytest.mark.full), False],
     ids=["", "dropout"],
 )
 def test_reversible_is_what_keeps_all_activations(deterministic):

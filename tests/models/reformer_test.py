@@ -75,7 +75,7 @@ def test_padding_changes_nothing_in_one_chunk(wide):
 
 
 # In the default run: `etc_stacks_test` with dropout, golden cases for this model.
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_stacks_give_the_same_gradients_with_dropout():
     config = dataclasses.replace(TINY, dropout_rate=0.2, attention_dropout_rate=0.1)
     tokens = tokens_of(21)

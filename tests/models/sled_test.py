@@ -82,6 +82,15 @@ def by_hand(config, params, prefix, document):
     ids=str,
 )
 @pytest.mark.parametrize("name", ["bart", "t5"])
+@pytest.mark.full(
+    but=[
+        "bart-{}",
+        "t5-{'prefix_in_windows': False}",
+        "bart-{'window': 1}",
+        "t5-{'prefix_length': 0, 'window': 5, 'padding_share': 0.4}",
+        "bart-{'padding_share': 0.0, 'prefix_in_memory': False}",
+    ]
+)
 def test_rows_are_those_of_windows_encoded_one_by_one(name, changes):
     config = with_sled(name, **changes)
     params, p = random_params(config), config.sled.prefix_length
@@ -109,6 +118,7 @@ def test_a_short_prefix_is_padded_in_its_places():
 
 
 @BACKBONES
+@pytest.mark.full(but=["t5"])
 def test_one_window_is_the_backbone(name):
     config = with_sled(name, window=32, prefix_length=0)
     params, read, written = random_params(config), tokens(2, 24), tokens(2, 4)
@@ -118,7 +128,7 @@ def test_one_window_is_the_backbone(name):
     np.testing.assert_allclose(apply(config, *args), apply(plain, *args), atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["bart", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bart", pytest.param("t5", marks=pytest.mark.full)])
 def test_some_windows_at_a_time_are_all_at_once(name):
     read, written = tokens(2, 3 + 45), tokens(2, 4)
     ids = np.int32(np.arange(48)[None] < np.array([[48], [30]]))
@@ -154,7 +164,7 @@ def test_memory_is_that_of_the_windows_at_once():
     assert grown < 8 * row
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "axes",
     [{"data": 1, "sequence": 8}, {"data": 2, "sequence": 2, "tensor": 2}],

@@ -57,7 +57,7 @@ def evaluations(folder):
 
 
 # In the default run: a text in `causal_text_test`, bytes in `longformer_lm_job_test`.
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_text_is_learnt_and_its_bits_are_told(of_bytes, tmp_path):
     folder = tmp_path / "run"
     result = train_and_evaluate(config_of(**of_bytes), folder)

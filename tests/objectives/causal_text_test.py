@@ -77,8 +77,9 @@ def config_of(family, data, **model):
 # A Longformer learns bytes in `longformer_lm_job_test`.
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize(
-    "family", [pytest.param("longformer", marks=pytest.mark.slow), "reformer"]
+    "family", [pytest.param("longformer", marks=pytest.mark.full), "reformer"]
 )
+@pytest.mark.full
 def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     config = config_of(family, of_text)
     assert train_and_evaluate(config, tmp_path / "run").exit_code == 0

@@ -126,7 +126,7 @@ def test_texts_come_back_from_both_sides(home, tmp_path):
 
 
 # Other runs of encoder-decoders are in `seq2seq_job_test`.
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("one_device")
 def test_a_run_learns(home, tmp_path):
     config = config_of(home)

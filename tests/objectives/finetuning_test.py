@@ -152,6 +152,7 @@ def test_the_encoder_is_that_of_pretraining(name):
     assert describe(tuned["encoder"]) == describe(pretrained["encoder"])
 
 
+@pytest.mark.full(but=["hotpotqa", "wikihop"])
 def test_rows_of_weight_0_change_nothing(name, run):
     given = batch(name, (1, 1, 0))
     other = {**given, "long_tokens": given["long_tokens"].copy()}
@@ -171,6 +172,7 @@ def test_a_batch_of_padding_has_no_loss_and_no_gradients(name, run):
 
 # Of those whose heads have none the encoder is one.
 @pytest.mark.parametrize("name", ["hotpotqa", "openkp", "wikihop"])
+@pytest.mark.full(but=["wikihop"])
 def test_dropout_is_that_of_its_key(name):
     chosen, given = task(name), batch(name)
     params = params_of(chosen)
@@ -179,6 +181,7 @@ def test_dropout_is_that_of_its_key(name):
     assert first == again != other
 
 
+@pytest.mark.full(but=["natural_questions", "wikihop"])
 def test_outputs_are_the_logits_that_the_loss_is_of(name, run):
     chosen, given = task(name), batch(name, (1, 1, 0))
     outputs = jax.jit(chosen.outputs)(params_of(chosen), given)

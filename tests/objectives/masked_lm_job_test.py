@@ -70,6 +70,7 @@ def evaluations(folder):
     return [line for line in lines if line["kind"] == "eval"]
 
 
+@pytest.mark.full
 def test_a_byte_that_follows_from_both_neighbours_is_learnt(of_bytes, tmp_path):
     folder = tmp_path / "run"
     assert train_and_evaluate(config_of(**of_bytes), folder).exit_code == 0

@@ -148,8 +148,9 @@ def same_noise(monkeypatch):
 @pytest.mark.usefixtures("one_device", "same_noise")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in COMPARED],
+    [pytest.param(x, marks=() if x in QUICK else pytest.mark.full) for x in COMPARED],
 )
+@pytest.mark.full(but=["seq2seq"])
 def test_an_objective(name):
     task, batch = OBJECTIVES[name]()
     compare(task, rows_of(batch), [4])
@@ -171,7 +172,7 @@ def unequal(batch, alone=False):
     return {**batch, "weights": weights}
 
 
-@pytest.mark.slow  # their sums are those of the tests of each learner
+@pytest.mark.full  # their sums are those of the tests of each learner
 @pytest.mark.usefixtures("one_device", "same_noise")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_learner(name):
@@ -180,7 +181,7 @@ def test_a_learner(name):
     compare(make(NOISE), batch, [4])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize("name", COMPARED)
 def test_any_number_of_microbatches_on_eight_devices(name):

@@ -143,7 +143,7 @@ def test_useful_flops_are_those_of_both_models(home, trained, tmp_path):
     assert once > own / 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("one_device")
 def test_a_joint_run_trains_both_models(home, tmp_path):
     run = tmp_path / "run"

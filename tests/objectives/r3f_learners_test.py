@@ -108,13 +108,14 @@ def traced(learner, batch, deterministic):
 # The others share the code of these: see the test after it.
 QUICK = ("hotpotqa/sequence", "coreference/sequence")
 WALK = [
-    pytest.param(x, marks=() if x in QUICK or "text" in x else pytest.mark.slow)
+    pytest.param(x, marks=() if x in QUICK or "text" in x else pytest.mark.full)
     for x in NAMES
 ]
 
 
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("name", WALK)
+@pytest.mark.full(but=["hotpotqa/sequence", "text/text_to_text"])
 def test_a_learner_gains_the_term_in_training_alone(name):
     make, batch = case(name)
     learner = make(ON)

@@ -83,6 +83,7 @@ def stop_after(monkeypatch, stop):
     monkeypatch.setattr(Run, "_one_step", step_and_signal)
 
 
+@pytest.mark.full
 def test_a_run_is_resumed_bit_by_bit(home, tmp_path, monkeypatch):
     config = config_of(home, objective__label_smoothing=0.1, objective__z_loss=1e-4)
     whole = train_and_evaluate(config, tmp_path / "whole")

@@ -125,6 +125,7 @@ def test_smoothing_by_hand():
 
 @pytest.mark.parametrize("chunk_length", [0, 4])
 @pytest.mark.parametrize("extra", EXTRAS[1:])
+@pytest.mark.full(but=["extra0-4", "extra1-0", "extra2-4"])
 def test_in_bfloat16_both_are_near_float64(extra, chunk_length):
     *inputs, targets, weights = arrays(jnp.float32)
     x, kernel, bias = (a.astype(jnp.bfloat16) for a in inputs)

@@ -32,6 +32,7 @@ def by_the_paper(n, size, margin):
 
 
 @EACH
+@pytest.mark.full(but=["c=4, P=1", "c=1, P=0", "c=5, P=2"])
 def test_windows_are_those_of_the_paper(windows):
     for n in range(1, 4 * windows.size + 1):
         want = by_the_paper(n, *windows)
@@ -44,6 +45,7 @@ def test_windows_are_those_of_the_paper(windows):
 
 
 @EACH
+@pytest.mark.full(but=["c=4, P=1", "c=1, P=0"])
 def test_every_token_is_kept_once_with_its_context(windows):
     """Rows are made of the windows themselves: a row says where its token stood."""
     longest = 4 * windows.size

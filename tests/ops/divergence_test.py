@@ -128,6 +128,7 @@ def test_no_array_has_the_logits_of_all_tokens():
 
 
 @pytest.mark.parametrize("axes", [(2, 2, 2, 1), (2, 1, 1, 4)])
+@pytest.mark.full(but=["axes1"])
 def test_on_a_mesh_it_is_the_same(axes):
     inputs = arrays(8, 64, 48, np.float32)
     want = jax.jit(GRADS(total), static_argnums=5)(*inputs, 0)

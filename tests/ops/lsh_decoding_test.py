@@ -144,6 +144,14 @@ def by_prefixes(case, rows, implementations, **options):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.full(
+    but=[
+        "lsh",
+        "lsh, own chunk",
+        "lsh, around the circle, once",
+        "local, around the circle",
+    ]
+)
 def test_each_token_is_the_last_row_of_attention_so_far(name):
     case = CASES[name]
     with jax.enable_x64(True):
@@ -153,6 +161,7 @@ def test_each_token_is_the_last_row_of_attention_so_far(name):
 
 
 @pytest.mark.parametrize("name", ["lsh, once", "local"])
+@pytest.mark.full(but=["lsh, once"])
 def test_prefixes_without_padding_say_the_same(name):
     case = CASES[name]
     with jax.enable_x64(True):
@@ -211,6 +220,7 @@ def test_padding_after_the_newest_token_is_part_of_the_circle():
 
 
 @pytest.mark.parametrize("name", ["lsh", "local"])
+@pytest.mark.full(but=["local"])
 def test_other_layers_of_the_cache_stay_as_they_are(name):
     case = CASES[name]
     rows = rows_of(case, np.float32)

@@ -68,6 +68,22 @@ RUNNERS = {
 # when it gets a runner.
 NOT_BUILT = frozenset({})
 
+# Other cases of a family and its head, which has a smaller one that `make test` runs.
+FULL = {
+    "peers/longt5_local",
+    "peers/t5_v11",
+    "peers/sled_t5_noprefix",
+    "peers/sled_t5_prefix",
+    "peers/bartls_encoder_nopool",
+    "peers/longformer_local_only",
+    "peers/bigbird_blocksparse_random",
+    "peers/bigbird_full",
+    "etc_official/v1_fused_att_noshare",
+    "etc_official/v6_model_shareqkv",
+    "etc_official/v7_model_noshare_hardg2l_embproj",
+    "etc_official/v8_model_norel_sharekv_abspos_preact",
+}
+
 
 def pytest_generate_tests(metafunc):
     golden_cases.parametrize(
@@ -79,6 +95,7 @@ def pytest_generate_tests(metafunc):
         find_fn=find_cases,
         kind_fn=lambda case: case.kind,
         not_built=NOT_BUILT,
+        full=FULL,
     )
 
 

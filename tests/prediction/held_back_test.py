@@ -37,6 +37,7 @@ def official(folder, run, file, step=None):
         ("natural_questions", "official_average-f1"),
     ],
 )
+@pytest.mark.full(but=["natural_questions*"])
 def test_figures_on_a_mesh_are_those_of_the_command_line(name, measure, tmp_path):
     records = finetuned_run.records(name, COUNT)
     file = finetuned_run.write_records(tmp_path, name, records)

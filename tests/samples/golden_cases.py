@@ -26,6 +26,7 @@ def parametrize(
     find_fn: Callable[[pathlib.Path], Sequence[Any]],
     kind_fn: Callable[[Any], str | None],
     not_built: Collection[str],
+    full: Collection[str] = (),
 ) -> None:
     """Makes one item for each case, or one that tells why there is none.
 
@@ -38,6 +39,7 @@ def parametrize(
       find_fn: folder -> cases, each with a `name`.
       kind_fn: case -> what it is of.
       not_built: kinds whose cases must raise `NotBuiltError`.
+      full: names of cases that `make test` leaves out.
     """
     if name not in metafunc.fixturenames:
         return
@@ -53,15 +55,18 @@ def parametrize(
     if not cases:
         metafunc.parametrize(name, [problem], ids=["no golden data"])
         return
-    params = [_param(case, kind_fn(case), not_built) for case in cases]
+    params = [
+        _param(case, [pytest.mark.full] * (case.name in full), kind_fn(case), not_built)
+        for case in cases
+    ]
     metafunc.parametrize(name, params)
 
 
-def _param(case: Any, kind: str | None, not_built: Collection[str]):
-    marks = []
+def _param(case: Any, marks: list, kind: str | None, not_built: Collection[str]):
     if kind in not_built:
         reason = f"not built yet: {kind}"
-        marks = [pytest.mark.xfail(strict=True, raises=NotBuiltError, reason=reason)]
+        failure = {"raises": NotBuiltError, "reason": reason}
+        marks = [*marks, pytest.mark.xfail(strict=True, **failure)]
     return pytest.param(case, id=case.name, marks=marks)
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import limits
 import pytest
 from golden_data import ROOT
 
@@ -59,7 +60,7 @@ def test_an_empty_folder_fails(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limits.SECS,
     )
     assert run.returncode == 1
     assert "no golden case under" in run.stdout

@@ -212,6 +212,7 @@ def whole_run(caches, compile_cache, tmp_path_factory):
     return config, encoder, train_and_evaluate(config, folder / "run"), folder
 
 
+@pytest.mark.full
 def test_a_run_begins_with_a_converted_encoder(whole_run):
     _, encoder, result, _ = whole_run
     assert result.exit_code == errors.DONE
@@ -243,7 +244,7 @@ def test_the_official_score_of_a_run_is_that_of_its_own_evaluation(whole_run, tm
 
 # Runs of other jobs are stopped and resumed in `main_path_test`, `seq2seq_job_test` and
 # `resume_test`, which are quick.
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_stopped_run_goes_on_bit_by_bit(whole_run, tmp_path, monkeypatch):
     config, _, result, _ = whole_run
     one_step = run_lib.Run._one_step

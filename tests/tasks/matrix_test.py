@@ -159,30 +159,14 @@ def cells():
 
 
 CELLS = sorted(cells())
-# The others are slow: each data set with one family, all families in turn.
-TURNS = {name: i for i, name in enumerate(sorted(RAW))}
+# One of each structure; the commands' own tests learn files of others.
+QUICK = ("hotpotqa-etc", "imdb-bert", "text_to_text-longformer-written")
 
 
-def marked(name, family, format):
-    families = [y for x, y, form in CELLS if (x, form) == (name, format)]
-    chosen = families[TURNS[name] % len(families)]
-    # One format of each data set, and none of those whose files are learnt in
-    # `openkp_sequence_test.py`, `natural_questions_sequence_test.py`,
-    # `token_classification_commands_test.py` and `written_runs_test.py`.
-    slow = {"hotpotqa": "sequence", "hyperpartisan": "sequence", "imdb": "structured"}
-    slow |= {"triviaqa": "structured", "wikihop": "structured"}
-    slow |= {"token_classification": "structured", "multiple_choice": "structured"}
-    elsewhere = name in ("natural_questions", "openkp", "wmt14_en_de", "retrieval")
-    elsewhere |= name == "token_classification"
-    elsewhere |= name == "squad" and format != "text_to_text"
-    # `classification_commands_test.py` goes through all of it, to known scores.
-    elsewhere |= (name, format) == ("classification", "sequence")
-    # Texts are written as those of other data sets.
-    elsewhere |= (name, format) == ("multiple_choice", "text_to_text")
-    quick = family == chosen and format != slow.get(name) and not elsewhere
-    marks = () if quick else (pytest.mark.slow,)
-    more = "-written" if format == "text_to_text" else ""
-    return pytest.param(name, family, format, marks=marks, id=f"{name}-{family}{more}")
+def cell(name, family, format):
+    row = f"{name}-{family}" + "-written" * (format == "text_to_text")
+    marks = [pytest.mark.full] * (row not in QUICK)
+    return pytest.param(name, family, format, marks=marks, id=row)
 
 
 def config_of(name, family, format, lengths, vocab_size, cache):
@@ -207,7 +191,7 @@ def config_of(name, family, format, lengths, vocab_size, cache):
 
 
 @pytest.mark.usefixtures("one_device")
-@pytest.mark.parametrize("name, family, format", [marked(*cell) for cell in CELLS])
+@pytest.mark.parametrize("name, family, format", [cell(*x) for x in CELLS])
 def test_from_the_raw_file_to_the_official_score(
     name, family, format, tmp_path, capsys
 ):

@@ -12,6 +12,7 @@ import sys
 import time
 
 import coreference_samples
+import limits
 import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
@@ -139,6 +140,25 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
         *((name, "structured", True) for name in OFFICIAL),
     ],
 )
+@pytest.mark.full(
+    but=[
+        "classification-structured-False",
+        "coreference-sequence-False",
+        "hotpotqa-structured-*",
+        "hyperpartisan-sequence-False",
+        "imdb-sequence-False",
+        "multiple_choice-*",
+        "natural_questions-*",
+        "openkp-structured-*",
+        "retrieval*",
+        "squad-*",
+        "text_to_text*",
+        "token_classification-*",
+        "triviaqa-sequence-False",
+        "wikihop-structured-*",
+        "wmt14*",
+    ]
+)
 def test_the_cache_holds_the_features_of_the_records(
     made_up, tmp_path, name, form, quirks
 ):
@@ -242,6 +262,7 @@ def test_the_report_says_what_a_config_has_to_say(command, made_up, tmp_path):
 
 
 @pytest.mark.parametrize("workers, part_bytes", [(0, 1), (2, PART_BYTES)])
+@pytest.mark.full(but=["2-20000"])
 def test_neither_workers_nor_parts_change_a_byte(
     made_up, tmp_path, workers, part_bytes
 ):
@@ -318,7 +339,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     file = made_up["hotpotqa"]
     process = subprocess.Popen([sys.executable, script, vocabulary, file, out])
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + limits.SECS
         while len(list(out.parent.glob(".*/[0-9]*.npz"))) < 2:
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.01)

@@ -60,9 +60,9 @@ def hyperpartisan(folder):
 @pytest.mark.parametrize(
     "make, measure",
     [
-        pytest.param(triviaqa, "f1", marks=pytest.mark.slow),
-        pytest.param(imdb, "accuracy", marks=pytest.mark.slow),
-        pytest.param(hyperpartisan, "f1", marks=pytest.mark.slow),
+        pytest.param(triviaqa, "f1", marks=pytest.mark.full),
+        pytest.param(imdb, "accuracy", marks=pytest.mark.full),
+        pytest.param(hyperpartisan, "f1", marks=pytest.mark.full),
     ],
     ids=["triviaqa", "imdb", "hyperpartisan"],
 )

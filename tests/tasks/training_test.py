@@ -1,6 +1,7 @@
 """From records to metrics: a small Longformer learns what stands far away."""
 
 import numpy as np
+import pytest
 from learning import trained
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer_for
 
@@ -47,6 +48,7 @@ def test_the_global_token_learns_what_stands_far_after_it():
     assert found.metrics()["accuracy"] == 1.0
 
 
+@pytest.mark.full
 def test_a_candidate_is_found_in_documents_far_after_it():
     towns = WIKIHOP["candidates"]
     values = [
@@ -67,6 +69,7 @@ def test_a_candidate_is_found_in_documents_far_after_it():
     assert found.metrics() == {"accuracy": 1.0}
 
 
+@pytest.mark.full
 def test_answers_and_evidence_are_found():
     names = ("Ann Lee", "Norland", "Sudland", "York")
     values = [

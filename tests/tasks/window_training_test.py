@@ -118,7 +118,7 @@ def job_of(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "task",
-    [pytest.param("fixed_blocks", marks=pytest.mark.slow), "natural_questions"],
+    [pytest.param("fixed_blocks", marks=pytest.mark.full), "natural_questions"],
 )
 def test_the_loss_falls(job_of, task):
     _, job = job_of(task)
@@ -144,6 +144,7 @@ def test_the_loss_falls(job_of, task):
     assert all(0 <= float(x) <= float(y) for k, (x, y) in sums.items() if "acc" in k)
 
 
+@pytest.mark.full
 def test_eight_devices_give_the_losses_and_gradients_of_one(job_of):
     config, job = job_of("openkp")
     model = dataclasses.replace(config.model, attention="xla")

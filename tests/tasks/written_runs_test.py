@@ -99,7 +99,7 @@ def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
 
 @pytest.mark.usefixtures("one_device")
 # A causal Longformer does it in `matrix_test.py`.
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_bart_answers_squad_and_is_scored_over_all_answers(tmp_path):
     folder = require_shared("data/squad")
     packed = (folder / "dev-v1.1.multiref.json.gz").read_bytes()

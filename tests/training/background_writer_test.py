@@ -6,6 +6,7 @@ import threading
 import time
 import types
 
+import limits
 import numpy as np
 import processes
 import pytest
@@ -89,7 +90,7 @@ def broken_at(monkeypatch, place):
         raise OSError(28, "No space left on device")
 
     def hangs(self, *args, **kwargs):
-        forever.wait(60)
+        forever.wait(limits.SECS)
 
     monkeypatch.setattr(Writer, place, hangs if place == "add_scalar" else fails)
 
@@ -114,7 +115,7 @@ def test_a_writer_that_fails_or_hangs_does_not_stop_training(
         time.sleep(0.01)
     board.close()
     forever.set()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < limits.SECS / 2  # as long as a write hangs
     assert "TensorBoard HAS FAILED" in caplog.text or "TAKES NO REP" in caplog.text
     if place != "close":
         assert board.lost_reports >= 3
@@ -143,7 +144,7 @@ def test_the_real_package_on_a_full_disk(tmp_path):
         env=processes.clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=limits.SECS,
     )
     assert got.returncode == 0, got.stderr
     assert int(got.stdout) > 100 and "TensorBoard TAKES NO REPORTS" in got.stderr
@@ -176,7 +177,7 @@ def wandb_program(text, folder, **environ):
         env={**processes.clean_environment(), **environ},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limits.SECS,
     )
 
 

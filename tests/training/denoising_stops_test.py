@@ -105,6 +105,7 @@ def test_a_grown_vocabulary_has_the_sentinels_of_batches(home, config, tmp_path)
     assert min(STOPS) < job.steps_per_epoch < max(STOPS)
 
 
+@pytest.mark.full
 def test_a_run_that_is_stopped_five_times_is_the_uninterrupted_one(
     config, tmp_path, monkeypatch
 ):

@@ -110,6 +110,7 @@ def during(monkeypatch, step, act):
 
 # 5: within the run; 12: before its last save.
 @pytest.mark.parametrize("how, step", [("renamed", 5), ("emptied", 12)])
+@pytest.mark.full(but=["emptied*"])
 def test_a_run_without_its_workdir_ends_in_words(
     whole, config, tmp_path, monkeypatch, how, step
 ):

@@ -68,6 +68,7 @@ def during_evaluation(monkeypatch, number, act):
 
 # Evaluations are at 6 and 12. Where no checkpoint is due, the signal makes one.
 @pytest.mark.parametrize("every_steps, steps", [(4, (6,)), (6, (6, 12))])
+@pytest.mark.full(but=["6-steps1"])
 def test_a_signal_within_an_evaluation_cuts_it_off(
     whole, cache, tmp_path, monkeypatch, caplog, every_steps, steps
 ):

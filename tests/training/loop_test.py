@@ -9,6 +9,7 @@ import time
 import types
 
 import jax
+import limits
 import numpy as np
 import pytest
 import toy_job
@@ -264,7 +265,7 @@ def start_child(workdir, cache):
 
 def kill_during_a_save(child, workdir, after):
     """SIGKILL while a temporary checkpoint folder stands; True if one stood."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + limits.SECS
     root = workdir / "checkpoints"
     while time.monotonic() < deadline and child.poll() is None:
         names = [p.name for p in root.iterdir()] if root.exists() else []
@@ -277,7 +278,7 @@ def kill_during_a_save(child, workdir, after):
     return any("tmp" in p.name for p in root.iterdir())
 
 
-@pytest.mark.slow  # checkpoint_kill_test kills ten times
+@pytest.mark.full  # checkpoint_kill_test kills ten times
 def test_kill_9_during_saves_loses_nothing(tmp_path, tmp_path_factory, cache):
     config = toy_job.long_config(
         train__compile_cache_dir=cache, checkpoint__every_steps=100
@@ -339,6 +340,7 @@ def test_the_profiler_watches_its_window(tmp_path, monkeypatch, make_config):
     assert calls == [1, 2, folder, 3, 4, "stop", 5, 6, 6]
 
 
+@pytest.mark.full
 def test_a_profile_is_a_file_for_the_profiler(tmp_path, make_config):
     config = make_config(
         train__profile_start_step=2, train__profile_steps=99, train__num_steps=4

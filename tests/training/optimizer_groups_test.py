@@ -194,6 +194,7 @@ def toy():
     )
 
 
+@pytest.mark.full
 def test_a_run_with_frozen_parameters_is_resumed_bit_by_bit(tmp_path):
     whole = train_and_evaluate(toy(), tmp_path / "whole")
     with pytest.raises(RuntimeError, match="the end"):

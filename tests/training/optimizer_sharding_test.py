@@ -160,6 +160,7 @@ def test_adafactor_of_etc_base_needs_a_hundredth_of_adamw():
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb", "adafactor"])
+@pytest.mark.full(but=["adafactor"])
 def test_moments_split_over_data_train_alike(monkeypatch, tmp_path, cache, name):
     whole = config(name, cache, **SPLIT)
     split = config(name, cache, **SPLIT, optimizer__shard_state=True)

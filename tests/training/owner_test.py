@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import limits
 import processes
 import pytest
 
@@ -202,7 +203,7 @@ def test_one_that_was_taken_over_meanwhile_ends(tmp_path, quick):
     with owned(tmp_path) as owner:
         values = named(tmp_path) | {"host": "far", "token": "other"}
         (tmp_path / FILE).write_text(json.dumps(values))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + limits.SECS
         while owner._lost is None and time.monotonic() < deadline:
             time.sleep(0.01)
         with pytest.raises(UserError, match="taken over by process .* on host far"):
@@ -218,7 +219,7 @@ def test_a_disk_that_fills_up_does_not_end_the_owner(
 
     with owned(tmp_path) as owner:
         monkeypatch.setattr(os, "pwrite", full)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + limits.SECS
         while "No space left" not in caplog.text and time.monotonic() < deadline:
             time.sleep(0.01)
         owner.check()
@@ -245,7 +246,7 @@ def start(folder, name, *arguments, devices=1, each=((),)):
 def test_of_two_runs_one_goes_on_and_after_its_death_the_next(tmp_path):
     endless = ("--config.train.num_steps=1000000",)
     with start(tmp_path, "a", *endless) as a, start(tmp_path, "b", *endless) as b:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + limits.SECS
         while a.children[0].poll() is None and b.children[0].poll() is None:
             assert time.monotonic() < deadline, a.all_output() + b.all_output()
             time.sleep(0.05)
@@ -259,7 +260,7 @@ def test_of_two_runs_one_goes_on_and_after_its_death_the_next(tmp_path):
         first.wait()
     began = time.monotonic()
     with start(tmp_path, "c", "--config.train.num_steps=1000000") as c:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + limits.SECS
         while "taken over from" not in c.output(0):
             assert time.monotonic() < deadline, c.output(0)
             time.sleep(0.05)

@@ -134,6 +134,7 @@ def trained(policy):
 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p != "float32"])
+@pytest.mark.full(but=["bfloat16_params"])
 def test_lower_precision_trains_near_float32(policy):
     want, got = trained("float32")[0], trained(policy)[0]
     print(f"{policy}: {got[0]:.4f} -> {got[-4:].mean():.4f}; {want[-4:].mean():.4f}")

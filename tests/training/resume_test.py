@@ -117,6 +117,7 @@ def stop_within(monkeypatch, stop):
     monkeypatch.setattr(Run, "_one_step", signal_then_step)
 
 
+@pytest.mark.full(but=["adamw"])
 def test_resume_is_bitwise_equal(reference, tmp_path, monkeypatch):
     """One run with all these stops, against one without, at every step."""
     before = signal.getsignal(signal.SIGTERM)
@@ -165,7 +166,7 @@ TOPOLOGIES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_twenty_stops_change_no_bit_of_any_step(topology, tmp_path, monkeypatch):
     """One run with a stop at each of 20 random steps, against one without."""

@@ -57,6 +57,7 @@ def one_device():
 
 
 @pytest.mark.parametrize("sizes", [(8, 1, 1), (2, 2, 2), (1, 8, 1), (1, 1, 8)])
+@pytest.mark.full(but=["sizes1"])
 def test_eight_devices_compute_what_one_computes(one_device, sizes):
     assert one_device[-1] < one_device[0] - 0.5
     np.testing.assert_allclose(losses_on(MeshConfig(*sizes), 8), one_device, rtol=1e-5)

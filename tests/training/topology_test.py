@@ -4,6 +4,7 @@ import sys
 import textwrap
 
 import jax
+import limits
 import pytest
 
 from etc_jax.sharding import MeshConfig
@@ -43,7 +44,7 @@ def holder(lock):
     assert child.stdout.readline() == "held\n"
     yield child
     if child.poll() is None:
-        child.communicate(timeout=20)
+        child.communicate(timeout=limits.SECS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_lock_is_waited_for_with_a_word(lock, holder, caplog, monkeypatch):
     def polled():
         polls.append(real())
         if len(polls) == 3:
-            holder.communicate(timeout=20)
+            holder.communicate(timeout=limits.SECS)
         return polls[-1]
 
     monkeypatch.setattr(topology, "_is_held", polled)
@@ -178,6 +179,6 @@ def test_chips_are_those_of_the_data_sheets():
     assert not hardware.is_absent(jax.devices()[0])
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    got = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    got = subprocess.run(argv, capture_output=True, text=True, timeout=limits.SECS)
     assert got.returncode == 0, got.stderr[-2000:]
     assert "v5e:4x4 TPU v5 lite 15.75" in got.stdout

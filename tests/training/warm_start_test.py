@@ -75,6 +75,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("below", ["", "checkpoints/8"])
 @pytest.mark.parametrize("mesh", [{}, MESH])
+@pytest.mark.full(but=["mesh0-", "mesh1-checkpoints*"])
 def test_parameters_are_taken_and_the_rest_is_fresh(source, begin, below, mesh):
     folder, params = source
     state = begin(folder / below, train__seed=5, **mesh)

@@ -71,7 +71,7 @@ def random_params(model):
 @pytest.mark.parametrize(
     "family, head",
     [
-        pytest.param(*case, marks=() if (i + i // 6) % 2 == 0 else pytest.mark.slow)
+        pytest.param(*case, marks=() if (i + i // 6) % 2 == 0 else pytest.mark.full)
         for i, case in enumerate(CASES)
     ],
 )

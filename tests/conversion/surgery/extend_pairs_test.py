@@ -97,6 +97,7 @@ def test_a_led_becomes_longer_and_its_global_projections_copies_again():
 
 
 @pytest.mark.parametrize("name", ["t5", "t5 v1.1"])
+@pytest.mark.full(but=["t5 v1.1"])
 def test_a_t5_becomes_a_long_t5_that_computes_the_same_on_short_inputs(name):
     config = CONFIGS[name]
     params = random_params(config)

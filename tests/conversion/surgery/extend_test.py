@@ -83,10 +83,11 @@ def test_positions_go_on_block_by_block():
     [
         ("bert", "longformer"),
         ("roberta", "big_bird"),
-        pytest.param("bert", "big_bird", marks=pytest.mark.slow),
-        pytest.param("roberta", "longformer", marks=pytest.mark.slow),
+        pytest.param("bert", "big_bird", marks=pytest.mark.full),
+        pytest.param("roberta", "longformer", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full(but=["roberta-big_bird"])
 def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
     config = CONFIGS[family]
     params = masked_lm(config)
@@ -154,7 +155,7 @@ def test_new_positions_are_random_after_the_learnt_ones():
 
 # BERT: `lift_test`.
 @pytest.mark.parametrize(
-    "family", [pytest.param("bert", marks=pytest.mark.slow), "roberta"]
+    "family", [pytest.param("bert", marks=pytest.mark.full), "roberta"]
 )
 def test_etc_computes_the_same_on_short_inputs(family):
     config = CONFIGS[family]
@@ -173,6 +174,7 @@ def test_etc_computes_the_same_on_short_inputs(family):
 
 
 @pytest.mark.parametrize("to", ["longformer", "big_bird"])
+@pytest.mark.full(but=["big_bird"])
 def test_heads_that_mean_the_same_come_along(to):
     config = CONFIGS["roberta"]
     pooled = random_params(EncoderWithoutHead(config, with_pooler=True))

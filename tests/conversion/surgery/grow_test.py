@@ -45,6 +45,7 @@ def random_params(model):
 
 
 @pytest.mark.parametrize("family", ["roberta", "longformer"])
+@pytest.mark.full(but=["roberta"])
 def test_old_tokens_get_the_logits_that_they_had(family):
     config = CONFIGS[family]
     params = random_params(EncoderForMaskedLm(config))
@@ -133,6 +134,7 @@ PAIR_FAMILIES = {
 
 
 @pytest.mark.parametrize("family", PAIR_FAMILIES)
+@pytest.mark.full(but=["t5"])
 def test_an_encoder_decoder_grows_wherever_it_has_numbers_of_tokens(family):
     config, axes = PAIR_FAMILIES[family]
     params = random_encoder_decoders.random_params(config, 1)

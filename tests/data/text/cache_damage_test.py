@@ -41,7 +41,7 @@ def kind(request):
 
 @pytest.mark.parametrize(
     "kind, every",
-    [("tokens", 1), ("windows", 9), pytest.param("windows", 1, marks=pytest.mark.slow)],
+    [("tokens", 1), ("windows", 9), pytest.param("windows", 1, marks=pytest.mark.full)],
 )
 def test_a_flipped_bit_in_any_byte_of_any_file_is_named(kind, every, tmp_path):
     make, opener = KINDS[kind]

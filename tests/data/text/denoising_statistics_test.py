@@ -20,10 +20,10 @@ from etc_jax.objectives.jobs.denoising import task_of
 BEGIN, END, MASK, FIRST_TOKEN, FIRST_SENTINEL = 0, 1, 2, 3, 1_000_000
 # Draws are those of one seed: a test that has passed will pass.
 LEAST_P = 1e-3
-SLOW = pytest.mark.slow
+FULL = pytest.mark.full
 
 
-def cases(*named, slow=()):
+def cases(*named, full=()):
     """(variant of --config=denoising, tokens of an input, examples) as parameters.
 
     A length of None is that of the config.
@@ -32,7 +32,7 @@ def cases(*named, slow=()):
         "variant, length, count",
         [
             *itertools.starmap(pytest.param, named),
-            *(pytest.param(*case, marks=SLOW) for case in slow),
+            *(pytest.param(*case, marks=FULL) for case in full),
         ],
     )
 
@@ -128,7 +128,7 @@ def spans_of(task, length, count):
 
 @cases(
     ("t5", None, 10_000),
-    slow=[
+    full=[
         ("fixed3", None, 10_000),
         ("average5", None, 10_000),
         ("8k,average5", None, 10_000),
@@ -149,7 +149,7 @@ def test_spans_of_one_mean_are_random_segments(variant, length, count):
 @cases(
     ("", 2048, 1000),
     ("8k", 512, 3000),
-    slow=[("", None, 10_000), ("8k", None, 10_000), ("", 2048, 10_000)],
+    full=[("", None, 10_000), ("8k", None, 10_000), ("", 2048, 10_000)],
 )
 def test_a_third_of_the_texts_has_each_of_three_means(variant, length, count):
     task, length = task_and_length(variant, length)
@@ -172,8 +172,8 @@ def poisson_of_one_or_more(mean):
     "length, share, count",
     [
         (512, 0.3, 3000),
-        pytest.param(16_384, 0.0625, 10_000, marks=SLOW),
-        pytest.param(8192, 0.125, 10_000, marks=SLOW),
+        pytest.param(16_384, 0.0625, 10_000, marks=FULL),
+        pytest.param(8192, 0.125, 10_000, marks=FULL),
     ],
 )
 def test_spans_drawn_alone_are_those_of_poisson(length, share, count):
@@ -195,7 +195,7 @@ def mean_number(budget, mean):
 
 @cases(
     ("bart", 512, 2000),
-    slow=[("bart", None, 10_000), ("bart", 8192, 1000), ("bart", 16_384, 1000)],
+    full=[("bart", None, 10_000), ("bart", 8192, 1000), ("bart", 16_384, 1000)],
 )
 def test_infilling_writes_the_whole_text_and_masks_poisson_spans(
     variant, length, count
@@ -226,7 +226,7 @@ def test_infilling_writes_the_whole_text_and_masks_poisson_spans(
     assert abs(np.mean(masks) - mean_number(missing, mean)) < 4 * error
 
 
-@cases(("bart", 512, 500), slow=[("bart", None, 10_000)])
+@cases(("bart", 512, 500), full=[("bart", None, 10_000)])
 def test_sentences_of_infilling_are_read_in_another_order(variant, length, count):
     task, length = task_and_length(variant, length)
     moved = 0
@@ -259,7 +259,7 @@ def with_gaps_refilled(window, read, written):
 
 @cases(
     ("gaps", 512, 2000),
-    slow=[("gaps", 2048, 10_000), ("gaps", None, 10_000), ("gaps,8k", None, 10_000)],
+    full=[("gaps", 2048, 10_000), ("gaps", None, 10_000), ("gaps,8k", None, 10_000)],
 )
 def test_gap_sentences_are_a_share_and_refill_the_text(variant, length, count):
     """Zhang et al. 2020, section 3.1: whole sentences, one mask each."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import limits
 import numpy as np
 import pytest
 from repository import TESTS
@@ -171,8 +172,8 @@ def start(trained, tmp_path):
         process.communicate()
 
 
-def wait_for(condition, secs=60):
-    end = time.monotonic() + secs
+def wait_for(condition):
+    end = time.monotonic() + limits.SECS
     while not condition():
         assert time.monotonic() < end, "it did not come about in time"
         time.sleep(0.01)
@@ -237,7 +238,9 @@ def test_a_second_export_waits_for_the_first(start, wanted, tmp_path):
     second = start(path, 0)
     assert "another process works in" in second.stderr.readline()
     first.send_signal(signal.SIGCONT)
-    errors = [process.communicate(timeout=60)[1] for process in (first, second)]
+    errors = [
+        process.communicate(timeout=limits.SECS)[1] for process in (first, second)
+    ]
     assert [first.returncode, second.returncode] == [0, 0], errors
     assert contents(path) == wanted
     assert os.listdir(path.parent) == ["c"]

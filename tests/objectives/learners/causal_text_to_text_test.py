@@ -92,10 +92,11 @@ def test_a_model_that_is_not_causal_or_too_short_is_refused():
     "family",
     [
         "longformer",
-        pytest.param("reformer", marks=pytest.mark.slow),
-        pytest.param("reformer_seq2seq", marks=pytest.mark.slow),
+        pytest.param("reformer", marks=pytest.mark.full),
+        pytest.param("reformer_seq2seq", marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_a_model_that_learnt_to_copy_answers_by_all_commands(family, tmp_path, capsys):
     run, dev = trained(family, tmp_path)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

@@ -105,6 +105,7 @@ def gradients(chosen):
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.full(but=["longformer"])
 def test_the_loss_of_candidates_is_a_softmax_over_their_tokens(model):
     chosen, given = task("wikihop", model), wikihop(weights=(1, 1, 0))
     params = params_of(chosen)
@@ -190,6 +191,7 @@ def log_sum(x):
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.full(but=["longformer"])
 def test_the_loss_of_evidence_is_the_sum_of_its_parts(model):
     chosen, given = task("hotpotqa", model), hotpotqa(weights=(1, 1, 0))
     params = params_of(chosen)

@@ -121,6 +121,7 @@ MODELS = {
 
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.full(but=["reformer"])
 def test_scanned_and_reversible_models_have_noise(name):
     family, config = MODELS[name]
     section = section_of("text_to_text", "text_to_text", config)

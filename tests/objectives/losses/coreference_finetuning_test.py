@@ -67,6 +67,7 @@ def outputs_of(chosen, params, given):
 
 
 @pytest.mark.parametrize("model, singletons", [("bert", False), ("longformer", True)])
+@pytest.mark.full(but=["longformer-True"])
 def test_the_loss_is_that_of_each_document(model, singletons):
     chosen, given = task(model, singletons=singletons), batch(weights=(1, 0))
     params = params_of(chosen)

@@ -100,7 +100,7 @@ def trained(arg, num_steps=80):
 
 
 @pytest.mark.parametrize(
-    "format", ["sequence", pytest.param("structured", marks=pytest.mark.slow)]
+    "format", ["sequence", pytest.param("structured", marks=pytest.mark.full)]
 )
 def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     train = write_csv(tmp_path / "train.csv", rows(48, 0))
@@ -151,6 +151,7 @@ def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     assert {x["text"] for x in told[0]["candidates"]} == set(WORDS)
 
 
+@pytest.mark.full
 def test_texts_learn_any_number_of_labels(run, tmp_path):
     train = write_lines(tmp_path / "train.jsonl", sets(64, 0))
     dev = write_lines(tmp_path / "dev.jsonl", sets(8, 1))

@@ -14,7 +14,7 @@ from etc_jax.tasks.synthetic import multiple_choice as invented
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
-pytestmark = [pytest.mark.usefixtures("one_device"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("one_device"), pytest.mark.full]
 SPECIAL = ["[PAD]", *(f"[unused{i}]" for i in range(6)), "[UNK]", "[CLS]", "[SEP]"]
 LENGTHS = {
     "sequence": ("--input_length=56", "--global_length=8"),

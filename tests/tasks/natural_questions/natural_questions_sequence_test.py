@@ -141,6 +141,7 @@ def articles():
 
 
 @pytest.mark.usefixtures("one_device")
+@pytest.mark.full
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     path = write_lines(tmp_path / "nq.jsonl", articles())
     model = {"num_types": 2, "max_length": 48, "attention_window": (8,)}

@@ -141,6 +141,7 @@ def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     "name, count",
     [("full_format_derived.jsonl.gz", 4), ("simplified_derived.jsonl.gz", 28)],
 )
+@pytest.mark.full(but=["full_format_*"])
 def test_the_upper_bound_of_real_articles_is_100(name, count, sizes):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")

@@ -166,6 +166,7 @@ NUM_WORDS = (15, 7)
 @pytest.mark.parametrize(
     "family, which", [("longformer", "first"), ("big_bird", "best")]
 )
+@pytest.mark.full(but=["big_bird-best"])
 def test_the_loss_is_that_of_a_plain_loop(family, which):
     learner, given = learner_of(TASK, MODELS[family], keyphrase_loss=which), batch()
     params = random_params(learner)
@@ -243,6 +244,7 @@ def pages():
 
 
 @pytest.mark.usefixtures("one_device")
+@pytest.mark.full
 def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
     losses, scores, answers = losses_scores_and_answers(
         "openkp",

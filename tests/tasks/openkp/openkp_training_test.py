@@ -92,6 +92,7 @@ def descent(windows):
 
 
 @pytest.mark.parametrize("best_share", [0.0, 1.0], ids=["first", "best"])
+@pytest.mark.full(but=["best"])
 def test_descent_finds_the_keyphrases_of_two_pages(windows, descent, best_share):
     state, step = descent
     values = []

@@ -192,7 +192,7 @@ def pairs(number, seed):
 
 
 # What is quick of it is in `tests/objectives/losses/contrastive_test.py`.
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize(
     "family, pooling",

@@ -26,6 +26,7 @@ SIZES = PretrainingSizes.default(128, 24, max_sentence_tokens=32)
 @pytest.mark.parametrize(
     "name", ["wikipedia", "pg19", "c4", "wiki40b", "notes", "etc_pretraining"]
 )
+@pytest.mark.full(but=["notes"])
 def test_every_task_and_mixture_yields_batches(sio, tokenizer, registered, name):
     with _batches(sio, tokenizer, name) as stream:
         batches = [next(stream) for _ in range(3)]
@@ -138,6 +139,7 @@ def test_documents_of_one_batch_have_numbers_of_their_own(sio, tokenizer, regist
 
 
 @pytest.mark.parametrize("name", ["c4", "notes", "etc_pretraining"])
+@pytest.mark.full(but=["notes"])
 def test_batches_go_on_from_a_saved_position(
     sio, tokenizer, registered, name, tmp_path
 ):
@@ -159,6 +161,7 @@ def test_batches_go_on_from_a_saved_position(
         stream.restore(tmp_path / "elsewhere")
 
 
+@pytest.mark.full
 def test_masking_shares_reach_the_batches(sio, tokenizer, registered):
     shares = masking.MaskingShares(cpc=0.0)
     sizes = PretrainingSizes.default(128, 24, shares)
@@ -212,6 +215,7 @@ OF_ONE_SEQUENCE = ["masked_lm", "causal_lm", "spans", "infilling", "gap_sentence
         *((kind, "concatenated") for kind in OF_ONE_SEQUENCE),
     ],
 )
+@pytest.mark.full(but=["mlm_cpc-best_fit", "spans-concatenated"])
 def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
     sio, tokenizer, notes, tmp_path, kind, packing
 ):
@@ -246,6 +250,7 @@ def test_a_stream_that_one_block_holds_is_an_epoch_of_the_cache(
             np.testing.assert_array_equal(_flat(batch)[name], array, err_msg=name)
 
 
+@pytest.mark.full
 def test_ids_of_another_vocabulary_are_refused(sio, tokenizer, registered):
     more = grown(tokenizer, SENTINELS)
     with pytest.raises(ValueError, match="of 240, but 'c4' has one of 200; use the"):

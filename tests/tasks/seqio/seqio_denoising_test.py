@@ -99,6 +99,7 @@ def text_of(example, kind, tokenizer):
 
 @pytest.mark.parametrize("packing", ["best_fit", "concatenated"])
 @pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.full(but=["infilling-concatenated"])
 def test_each_window_of_the_cache_is_an_example_token_for_token(
     sio, cache, more, kind, packing
 ):
@@ -118,6 +119,7 @@ def test_each_window_of_the_cache_is_an_example_token_for_token(
 
 
 @pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.full
 def test_batches_of_seqio_are_rows_of_the_objective(sio, cache, more, tasks, kind):
     """The same function, given a window and a generator, made both."""
     rows = rows_of(more, TASKS[kind])
@@ -180,6 +182,7 @@ def test_decoders_learn_of_the_vocabulary_where_a_text_ends(sio, cache, more, ta
     assert vocabulary.decode([*ids, *ids]) == more.decode(ids)
 
 
+@pytest.mark.full
 def test_draws_are_those_of_the_seed_and_other_ones_in_each_epoch(sio, tasks):
     def inputs(**options):
         return [x["inputs"].tolist() for x in examples(sio, "spans", **options)]
@@ -191,6 +194,7 @@ def test_draws_are_those_of_the_seed_and_other_ones_in_each_epoch(sio, tasks):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.full(but=["2"])
 def test_shards_have_each_window_once(sio, cache, more, tasks, count):
     wanted = [sorted(w.tokens) for w in windows_of(cache, rows_of(more, SPANS))]
     shards = [
@@ -209,6 +213,7 @@ def test_shards_have_each_window_once(sio, cache, more, tasks, count):
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
+@pytest.mark.full
 def test_a_mixture_mixes_in_exact_rates(sio, more, tasks):
     sio.pretraining.register_mixture({"spans": 3, "infilling": 1}, name="mixed")
     dataset = sio.seqio.get_mixture_or_task("mixed").get_dataset(
@@ -258,6 +263,7 @@ def test_vocabularies_that_seqio_would_misread_are_refused(
     forget_tasks(sio)
 
 
+@pytest.mark.full
 def test_a_task_is_registered_again_in_its_own_place(sio, cache, tasks):
     first = examples(sio, "spans")
     register(sio, {"train": cache}, "spans", Denoising("spans", Spans(0.05)))

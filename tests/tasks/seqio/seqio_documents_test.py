@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import limits
 import numpy as np
 import pytest
 from repository import ROOT
@@ -48,6 +49,7 @@ def _assert_same_text(found, expected):
 
 
 @pytest.mark.parametrize("name", [*TFDS_EXAMPLES, "notes"])
+@pytest.mark.full(but=["notes"])
 def test_documents_keep_paragraphs_sentences_and_tokens(
     sio, tokenizer, registered, name
 ):
@@ -71,6 +73,7 @@ def _sorted(documents):
 
 
 @pytest.mark.parametrize("name", [*TFDS_EXAMPLES, "notes"])
+@pytest.mark.full(but=["notes"])
 def test_stream_equals_export_token_for_token(sio, registered, name, tmp_path):
     caches = sio.export.export(name, "train", tmp_path)
     assert list(caches) == [name]
@@ -121,6 +124,7 @@ def test_shards_share_the_documents(sio, tokenizer, registered):
         read(sio, "notes", shard=(3, 3))
 
 
+@pytest.mark.full
 def test_shuffling_depends_on_the_seed_alone(sio, registered):
     def order(seed):
         documents = read(sio, "c4", seed=seed, shuffle=True)
@@ -190,6 +194,7 @@ print("last line")
 """
 
 
+@pytest.mark.full
 def test_a_process_ends_though_a_stream_is_open(sio, tmp_path):
     files = [tmp_path / f"{i}.jsonl" for i in range(4)]
     for file in files:
@@ -200,6 +205,6 @@ def test_a_process_ends_though_a_stream_is_open(sio, tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=limits.SECS,
     )
     assert (run.returncode, run.stdout) == (0, "last line\n"), run.stderr

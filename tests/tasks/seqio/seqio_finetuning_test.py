@@ -163,6 +163,7 @@ def test_shards_share_the_records_of_one_file(sio, register):
         examples_of(sio, task, shard_info=sio.seqio.ShardInfo(7, 8))
 
 
+@pytest.mark.full
 def test_shuffling_depends_on_the_seed_alone(sio, register):
     task = register("set", "hotpotqa", {"train": good("hotpotqa", 9)})
 
@@ -184,6 +185,7 @@ def test_epochs_repeat_and_problems_are_those_of_one(sio, register):
 # --- mixtures -------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_mixture_holds_its_tasks_in_exact_shares(sio, register):
     for name in ("one", "two"):
         register(name, "hotpotqa", {"train": good("hotpotqa", 4, start=name)})
@@ -460,6 +462,7 @@ def test_what_does_not_fit_is_refused_when_it_is_registered(sio, register, tmp_p
     assert not sio.seqio.TaskRegistry.names()
 
 
+@pytest.mark.full
 def test_names_are_not_taken_from_others_and_unknown_ones_are_named(sio, register):
     def nothing(split, shuffle_files):
         return sio.tf.data.Dataset.range(0)

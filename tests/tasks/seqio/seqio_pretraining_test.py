@@ -45,6 +45,7 @@ def test_mixing_rates_are_exact_and_those_of_the_mixture_of_caches(sio, three_so
     assert found == [ids[mixture.locate(p).source] for p in range(2000)]
 
 
+@pytest.mark.full
 def test_plain_seqio_reads_the_mixture(sio, three_sources):
     sio.pretraining.register_mixture({"first": 1, "second": 1}, name="mixed")
     dataset = sio.seqio.get_mixture_or_task("mixed").get_dataset(split="train")
@@ -108,6 +109,7 @@ def test_names_are_not_taken_from_others(sio, tokenizer, registered):
         sio.pretraining.register_mixture({"pg19": 0.0})
 
 
+@pytest.mark.full
 def test_a_mixture_of_two_tokenizers_is_an_error(sio, registered, tmp_path):
     other = train(["some other text " * 9] * 9, vocab_size=126, min_char_count=1)
     (tmp_path / "x.txt").write_text("text\n")

@@ -74,13 +74,14 @@ def config_of(arg, num_steps=80):
     "format, family",
     [
         ("sequence", "bert"),
-        pytest.param("structured", "etc", marks=pytest.mark.slow),
+        pytest.param("structured", "etc", marks=pytest.mark.full),
         *(
-            pytest.param("sequence", family, marks=pytest.mark.slow)
+            pytest.param("sequence", family, marks=pytest.mark.full)
             for family in ("longformer", "roberta", "big_bird")
         ),
     ],
 )
+@pytest.mark.full
 def test_spans_of_a_csv_and_no_answer_are_learnt(format, family, run, tmp_path):
     train = write_csv(tmp_path / "train.csv", questions(120, 0))
     said = prepared(run, train, *COLUMNS, format=format)

@@ -65,6 +65,7 @@ def scores_of(folder):
     return json.loads((folder / "scores.json").read_text())["metrics"]
 
 
+@pytest.mark.full
 def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     train = write_conll(tmp_path / "train.conll", 48, 0)
     dev = write_conll(tmp_path / "dev.conll", 8, 1)
@@ -114,7 +115,7 @@ def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     assert "2 of the files are named dev.conll" in said
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_plain_tags_of_other_words_are_known_by_their_labels(run, tmp_path):
     train = tmp_path / "train.txt"
     train.write_text("the DET\ntown NOUN\n\na DET\n")
@@ -132,7 +133,7 @@ def test_plain_tags_of_other_words_are_known_by_their_labels(run, tmp_path):
     ).keys()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "format, variants, lengths",
     [("sequence", "tiny", (128, 1)), ("structured", "etc,tiny", (128, 24))],

@@ -3,6 +3,7 @@
 import random
 import time
 
+import limits
 import programs
 import pytest
 import toy_job
@@ -46,7 +47,7 @@ def start_run(cache):
 
 def kill_at_random(process, workdir, rng):
     """SIGKILL some time after the first save has begun; what stood there then."""
-    root, deadline = workdir / "checkpoints", time.monotonic() + 60
+    root, deadline = workdir / "checkpoints", time.monotonic() + limits.SECS
     before = set(kept(workdir)) if root.exists() else set()
     while process.is_alive() and time.monotonic() < deadline:
         if root.exists() and set(kept(workdir)) - before:
@@ -100,6 +101,6 @@ def test_kill_9_while_saving(start_run, reference, tmp_path):
     assert kill_many(10, start_run, reference, tmp_path, seed=1) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_while_saving_many_times(start_run, reference, tmp_path):
     assert kill_many(50, start_run, reference, tmp_path, seed=2) > 10

@@ -5,6 +5,7 @@ import time
 import types
 
 import jax
+import limits
 import pytest
 from jax._src import distributed as jax_distributed
 
@@ -53,7 +54,7 @@ def test_all_go_on_when_the_last_has_come(meetings, pool):
     time.sleep(0.1)
     assert not any(future.done() for future in first)
     wait(meetings[2])
-    assert [future.result(timeout=5) for future in first] == [None, None]
+    assert [future.result(timeout=limits.SECS) for future in first] == [None, None]
 
 
 def test_another_key_is_another_place(meetings):
@@ -63,7 +64,7 @@ def test_another_key_is_another_place(meetings):
         with pytest.raises(TimeoutError, match=r"processes \[0, 1\] have not written"):
             wait(meetings[2], key="b", secs=0.05)
         wait(meetings[2], key="a")
-        assert all(future.result(timeout=5) is None for future in others)
+        assert all(future.result(timeout=limits.SECS) is None for future in others)
 
 
 def test_one_that_fails_ends_the_waiting_of_all(meetings, pool):
@@ -73,7 +74,7 @@ def test_one_that_fails_ends_the_waiting_of_all(meetings, pool):
     meetings[1].call_off("something later")
     for future in first:
         with pytest.raises(RuntimeError, match="^process 2 failed: OSError: disk full"):
-            future.result(timeout=5)
+            future.result(timeout=limits.SECS)
     assert meetings[0].called_off() == "process 2 failed: OSError: disk full"
 
 

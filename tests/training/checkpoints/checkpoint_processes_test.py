@@ -30,6 +30,7 @@ def together(tmp_path_factory):
     return folder, seen, printed
 
 
+@pytest.mark.full
 def test_both_restore_what_both_have_saved(together):
     _, seen, _ = together
     for one in seen:

@@ -60,6 +60,7 @@ def by_mesh(tmp_path_factory):
 
 
 @pytest.mark.parametrize("source, target", list(itertools.product(MESHES, MESHES)))
+@pytest.mark.full(but=["source*5-*"])
 def test_any_mesh_restores_any_checkpoint(by_mesh, source, target):
     abstract = wanted(by_mesh[target][0])
     _, folder, digest = by_mesh[source]

@@ -236,7 +236,7 @@ def test_one_process_has_no_coordinator(source):
     assert got.stdout == ""  # it listens nowhere
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_process_that_was_paused_goes_on(tmp_path):
     """As on a laptop that was asleep for longer than a heartbeat may be missing."""
     workdir = tmp_path / "run"
@@ -257,7 +257,7 @@ def test_a_process_that_was_paused_goes_on(tmp_path):
         child.send_signal(signal.SIGCONT)
         started.reaches(workdir, lines=lines + 50)
         child.send_signal(signal.SIGTERM)
-        assert started.wait(30) == [17], started.all_output()
+        assert started.wait() == [17], started.all_output()
 
 
 @pytest.mark.parametrize("code", [0, 2, 17])

@@ -174,6 +174,7 @@ def stacks():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.full(but=["lamb", "adafactor"])
 def test_scanned_layers_are_updated_as_unrolled_ones(name):
     unrolled, scanned = stacks()
     gradients = like(unrolled, 5, 3)

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 
+import limits
 import numpy as np
 import pytest
 
@@ -229,7 +230,7 @@ def test_no_more_batches_are_built_than_asked():
     built = []
     with Prefetcher(built.append, start=0, stop=100, ahead=2) as batches:
         batches.get(0)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + limits.SECS
         while len(built) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(0.05)
