@@ -25,7 +25,7 @@ def of_one_setting(
     def decode(
         outputs: Any, windows: Sequence[Window], settings: Sequence[None] = (None,)
     ) -> list[list[Any]]:
-        return [[said] * len(settings) for said in read(outputs, windows)]
+        return [[prediction] * len(settings) for prediction in read(outputs, windows)]
 
     return decode
 

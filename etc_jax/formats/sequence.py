@@ -112,6 +112,6 @@ def filled(
     shape: int | tuple[int, ...], fill: int, values: Sequence, start: int = 0
 ) -> np.ndarray:
     """int32, some values from a place on."""
-    made = np.full(shape, fill, np.int32)
-    made[start : start + len(values)] = values
-    return made
+    array = np.full(shape, fill, np.int32)
+    array[start : start + len(values)] = values
+    return array

@@ -133,8 +133,8 @@ def whole_window(
 
 def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
     """(ids, cut off or padded, how many are no padding)."""
-    kept = cut_to(np.int32(ids), length)
-    return np.pad(kept, (0, length - len(kept))), len(kept)
+    fitting = cut_to(np.int32(ids), length)
+    return np.pad(fitting, (0, length - len(fitting))), len(fitting)
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:

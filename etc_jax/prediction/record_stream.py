@@ -61,10 +61,10 @@ def through_model(
     read: collections.deque[Any] = collections.deque()
 
     def windows() -> Iterator[Any]:
-        for made in inputs:
-            count = len(made.windows)
-            waiting.append(_Waiting(made.id, count, made.problem, made.cut))
-            yield from made.windows
+        for record in inputs:
+            count = len(record.windows)
+            waiting.append(_Waiting(record.id, count, record.problem, record.cut))
+            yield from record.windows
 
     def complete() -> Iterator[ReadRecord]:
         while waiting and waiting[0].count <= len(read):

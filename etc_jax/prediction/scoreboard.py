@@ -120,9 +120,9 @@ def with_wrong(scores: Scores, more: int) -> Scores:
 
 def problems_of(answers: Sequence[Answer]) -> dict[str, list[str]]:
     """The messages of records that were no input, by kind."""
-    found = collections.defaultdict(list)
+    messages = collections.defaultdict(list)
     for answer in answers:
         if answer.problem is not None:
             kind, message = answer.problem
-            found[kind].append(message)
-    return dict(found)
+            messages[kind].append(message)
+    return dict(messages)

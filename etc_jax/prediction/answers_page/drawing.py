@@ -55,10 +55,10 @@ def _area(box: Box) -> float:
 
 
 def _box(box: Box, texts: Sequence[tuple[str, str]]) -> str:
-    place = {"x": box.left, "y": box.top, "w": box.width, "h": box.height}
+    position = {"x": box.left, "y": box.top, "w": box.width, "h": box.height}
     font_size = _font_size(box, " ".join(text for text, _ in texts))
     inside = " ".join(shown for _, shown in texts)
-    style = _style({**place, "f": font_size})
+    style = _style({**position, "f": font_size})
     return f'<div class="box" style="{style}"><span>{inside}</span></div>'
 
 
