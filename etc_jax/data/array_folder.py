@@ -172,11 +172,11 @@ class FolderFormat:
 
     def check_made(self, path: pathlib.Path, fingerprint: str) -> None:
         """Raises ValueError if the folder is not that of a fingerprint."""
-        made = self.read_header(path)["fingerprint"]
-        if made != fingerprint:
+        actual = self.read_header(path)["fingerprint"]
+        if actual != fingerprint:
             raise ValueError(
                 f"{path} holds a {self.name} that was made differently (fingerprint "
-                f"{made[:12]}, wanted {fingerprint[:12]}; compare made_by in its "
+                f"{actual[:12]}, wanted {fingerprint[:12]}; compare made_by in its "
                 f"{HEADER}); choose another folder, or delete this one to build it "
                 "again"
             )

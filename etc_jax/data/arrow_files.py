@@ -210,11 +210,11 @@ def _converters(types: ModuleType, schema: Any) -> dict[str, ConvertFn]:
         raise BadRecordError(
             "broken header", f"what `datasets` wrote of the columns: {e}; save it again"
         ) from e
-    made = {
+    by_name = {
         field.name: _converter(types, field.type, features.get(field.name))
         for field in schema
     }
-    return {name: fn for name, fn in made.items() if fn is not None}
+    return {name: fn for name, fn in by_name.items() if fn is not None}
 
 
 def _converter(types: ModuleType, kind: Any, feature: Any) -> ConvertFn | None:

@@ -257,9 +257,9 @@ def remove_work_of(path: pathlib.Path) -> None:
       path: of the finished folder; runs that want the same one with other arguments
         work in hidden folders beside it, `.NAME-DIGEST`. Those that do now keep theirs.
     """
-    own = re.compile(rf"\.{re.escape(path.name)}-(\d+-)?[0-9a-f]{{12}}")
+    work_name = re.compile(rf"\.{re.escape(path.name)}-(\d+-)?[0-9a-f]{{12}}")
     for folder in path.parent.iterdir():
-        if not (own.fullmatch(folder.name) and (folder / _LOCK).is_file()):
+        if not (work_name.fullmatch(folder.name) and (folder / _LOCK).is_file()):
             continue
         try:
             lock = _hold(folder, waits=False)

@@ -27,7 +27,7 @@ SCHEMA = Schema(
     text=("input",),
     marks={"input": EXAMPLE_IDS, "global": GLOBAL_INDEX},
     tables={TOKENS: "vocab_size", TYPES: "num_types"},
-    places={GLOBAL_INDEX: "input"},
+    positions={GLOBAL_INDEX: "input"},
 )
 registry.register("format", SCHEMA.name)(SCHEMA)
 

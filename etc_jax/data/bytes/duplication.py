@@ -69,10 +69,10 @@ class DuplicationReader:
         Raises:
           IndexError: if the step is out of range.
         """
-        places, half = positions(step, self._batch_size, rows), self._length // 2
-        targets = np.full((len(places), self._length), SEPARATOR, np.int32)
-        for row, place in enumerate(places):
-            rng = masking.generator(self._seed, 0, place, source=self._source)
+        row_positions, half = positions(step, self._batch_size, rows), self._length // 2
+        targets = np.full((len(row_positions), self._length), SEPARATOR, np.int32)
+        for row, position in enumerate(row_positions):
+            rng = masking.generator(self._seed, 0, position, source=self._source)
             w = rng.integers(1, self._symbols, half - 1)
             targets[row, 1:half] = targets[row, half + 1 :] = w
         tokens = np.full_like(targets, SEPARATOR)

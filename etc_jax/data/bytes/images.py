@@ -90,10 +90,10 @@ class ImageReader:
         """
         if self._evaluation:
             check_step(step, self.steps)
-        places = positions(step, self._batch_size, rows)
-        shape = (len(places), self._images.shape[1])
+        row_positions = positions(step, self._batch_size, rows)
+        shape = (len(row_positions), self._images.shape[1])
         targets, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-        for row, position in enumerate(places):
+        for row, position in enumerate(row_positions):
             if self._evaluation and position >= len(self._images):
                 continue
             index = position

@@ -64,9 +64,9 @@ def files_of(patterns: Sequence[str]) -> list[pathlib.Path]:
     """
     files = []
     for pattern in patterns:
-        if not (found := sorted(glob.glob(pattern, recursive=True))):
+        if not (matches := sorted(glob.glob(pattern, recursive=True))):
             raise ValueError(f"{pattern!r} in data.paths matches no file")
-        files += map(pathlib.Path, found)
+        files += map(pathlib.Path, matches)
     return files
 
 
@@ -231,10 +231,12 @@ class ByteEvaluation:
           IndexError: if the step is out of range.
         """
         check_step(step, self.steps)
-        places = positions(step, self._batch_size, rows)
-        known = range(len(self._starts))
-        starts = [self._starts[i] if i in known else self._part.start for i in places]
-        counted = [self._counted[i] if i in known else 0 for i in places]
+        indices = positions(step, self._batch_size, rows)
+        windows = range(len(self._starts))
+        starts = [
+            self._starts[i] if i in windows else self._part.start for i in indices
+        ]
+        counted = [self._counted[i] if i in windows else 0 for i in indices]
         return _windows(self._part, starts, self._length, counted)
 
 

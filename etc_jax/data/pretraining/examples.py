@@ -73,7 +73,7 @@ _MLM = {
     "fields": MLM_FIELDS,
     "lengths": {"mlm": "mlm_capacity"},
     "tables": {"mlm_targets": "vocab_size"},
-    "places": {"mlm_positions": "long"},
+    "positions": {"mlm_positions": "long"},
 }
 _CPC = {
     "fields": {
@@ -82,7 +82,7 @@ _CPC = {
         "cpc_documents": Field("cpc_global", padding=-1),
         "cpc_overflow": Field(),
     },
-    "places": {"cpc_positions": "global"},
+    "positions": {"cpc_positions": "global"},
 }
 
 
@@ -214,12 +214,12 @@ def fitting_sentences(
     )
     if all_fit:
         return np.sort(selected)
-    kept, room = [], sizes.cpc_long_length
+    fitting, room = [], sizes.cpc_long_length
     for sentence, length in zip(selected.tolist(), wanted.tolist(), strict=True):
-        if length <= room and len(kept) < sizes.cpc_global_length:
-            kept.append(sentence)
+        if length <= room and len(fitting) < sizes.cpc_global_length:
+            fitting.append(sentence)
             room -= length
-    return np.array(sorted(kept), np.int64)
+    return np.array(sorted(fitting), np.int64)
 
 
 def build_row(

@@ -60,8 +60,8 @@ def cpc_pool(
     check_together(cache, plan, ids, sizes, shares)
     if not sizes.has_cpc:
         raise ValueError("a CPC pool needs CPC: shares.cpc and the cpc_ lengths are 0")
-    places = _some_windows(plan.num_windows, _WINDOWS_PER_SENTENCE * count, seed)
-    windows = {i: plan.read(cache, i) for i in places}
+    drawn = _some_windows(plan.num_windows, _WINDOWS_PER_SENTENCE * count, seed)
+    windows = {i: plan.read(cache, i) for i in drawn}
     pool = _choose_pool(windows, sizes, count, seed, min_sentence_tokens)
     examples = _pool_examples(pool, windows, sizes, shares.cpc)
     batches = []

@@ -284,8 +284,8 @@ def _kinds(token_dtype: str) -> dict[str, str]:
 def _add_sources(totals: dict[str, collections.Counter[str]], sources) -> None:
     for source, counts in sources.items():
         # Names without a "/" make each document a source: a header is not for those.
-        known = source in totals or len(totals) < _MAX_SOURCES
-        key = source if known else OTHER_SOURCES
+        has_room = source in totals or len(totals) < _MAX_SOURCES
+        key = source if has_room else OTHER_SOURCES
         totals.setdefault(key, collections.Counter()).update(counts)
 
 

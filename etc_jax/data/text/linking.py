@@ -157,14 +157,14 @@ class Linker:
         self, texts: Sequence[LongText], rng: np.random.Generator
     ) -> Iterator[LongText]:
         lengths = np.array([text.length for text in texts])
-        found = chains(
+        linked = chains(
             self._vectors(texts),
             lengths,
             most=self._linking.length,
             neighbours=self._linking.neighbours,
             rng=rng,
         )
-        for members, similarities in found:
+        for members, similarities in linked:
             documents = itertools.chain(*(texts[i].documents for i in members))
             length = int(lengths[members].sum())
             yield LongText(tuple(documents), length, tuple(similarities.tolist()))

@@ -64,7 +64,7 @@ class Counts:
     def of_text(
         cls,
         cache: TokenCache,
-        kept: np.ndarray,
+        packed: np.ndarray,
         *,
         max_sentence_tokens: int,
         windows: int,
@@ -74,16 +74,16 @@ class Counts:
 
         Args:
           cache: the text.
-          kept: int `[documents]`, those that are packed.
+          packed: int `[documents]`, those that are packed.
           max_sentence_tokens: longer sentences are cut.
           windows: how many there are.
           long_length: tokens that a window holds.
         """
-        tokens = int(cache.tokens_per_document()[kept].sum())
+        tokens = int(cache.tokens_per_document()[packed].sum())
         too_long = np.diff(cache.sentence_offsets) > max_sentence_tokens
         return cls(
-            documents=len(kept),
-            documents_dropped=cache.num_documents - len(kept),
+            documents=len(packed),
+            documents_dropped=cache.num_documents - len(packed),
             tokens=tokens,
             tokens_dropped=cache.num_tokens - tokens,
             sentences_of_text=cache.num_sentences,
@@ -182,11 +182,11 @@ def pack(
             global_tokens, tokens_per_block, long_length, global_length
         )
     check_lengths(lengths)
-    kept = kept_documents(cache, min_sentences)
+    documents = kept_documents(cache, min_sentences)
     offsets = cut_sentences(cache, cache.sentence_offsets, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
     most = global_length if global_tokens == "sentences" else len(offsets)
-    pieces = _split_documents(offsets, borders, kept, long_length, most)
+    pieces = _split_documents(offsets, borders, documents, long_length, most)
     if global_tokens == "fixed_blocks":
         offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
@@ -206,7 +206,7 @@ def pack(
         global_tokens=global_tokens,
         counts=Counts.of_text(
             cache,
-            kept,
+            documents,
             max_sentence_tokens=max_sentence_tokens,
             windows=len(windows),
             long_length=long_length,
@@ -252,13 +252,13 @@ def kept_documents(cache: TokenCache, min_sentences: int) -> np.ndarray:
     Raises:
       ValueError: if there is none.
     """
-    kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
-    if not len(kept):
+    documents = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
+    if not len(documents):
         raise ValueError(
             f"{cache.path}: none of {cache.num_documents} documents has "
             f"{min_sentences} sentences; give longer documents or lower min_sentences"
         )
-    return kept
+    return documents
 
 
 def cut_sentences(cache: TokenCache, offsets: np.ndarray, limit: int) -> np.ndarray:
@@ -289,14 +289,14 @@ def _cuts(word_starts: np.ndarray, limit: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def _split_documents(offsets, borders, kept, long_length, most_sentences):
+def _split_documents(offsets, borders, documents, long_length, most_sentences):
     """Pieces `[pieces, 3]` of documents in order, each as long as a window allows."""
-    first, end = borders[kept], borders[kept + 1]
+    first, end = borders[documents], borders[documents + 1]
     tokens, sentences = offsets[end] - offsets[first], end - first
     fits = (tokens <= long_length) & (sentences <= most_sentences)
-    pieces = [np.stack([kept, first, end], axis=1)[fits]]
+    pieces = [np.stack([documents, first, end], axis=1)[fits]]
     for document, start, stop in zip(
-        kept[~fits], first[~fits], end[~fits], strict=True
+        documents[~fits], first[~fits], end[~fits], strict=True
     ):
         bounds = _split(offsets, int(start), int(stop), long_length, most_sentences)
         owner = np.full(len(bounds) - 1, document)
@@ -451,11 +451,11 @@ def best_fit_decreasing(
     columns = order, needs[order], tokens[order], segments[order]
     columns = (x.tolist() for x in columns)
     for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
-        found = rooms.take(need, taken_tokens, taken_segments)
-        if found is None:
-            found = len(windows), long_length, global_length
+        room = rooms.take(need, taken_tokens, taken_segments)
+        if room is None:
+            room = len(windows), long_length, global_length
             windows.append([])
-        window, free_tokens, free_segments = found
+        window, free_tokens, free_segments = room
         windows[window].append(piece)
         rooms.add(window, free_tokens - taken_tokens, free_segments - taken_segments)
     return windows

@@ -31,9 +31,9 @@ def unigram_entropy(tokens: np.ndarray) -> float:
     counts = np.zeros(0, np.int64)
     for start in range(0, len(tokens), _CHUNK_TOKENS):
         chunk = tokens[start : start + _CHUNK_TOKENS]
-        found = np.bincount(chunk, minlength=len(counts))
-        found[: len(counts)] += counts
-        counts = found
+        chunk_counts = np.bincount(chunk, minlength=len(counts))
+        chunk_counts[: len(counts)] += counts
+        counts = chunk_counts
     p = counts[counts > 0] / len(tokens)
     return float(-(p * np.log(p)).sum())
 
@@ -63,14 +63,14 @@ def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
     name = next(k for k in schema.tables if schema.fields[k].axis == axis)
     tokens, shown = batch[name].copy(), at(batch, schema.marks[axis]) > 0
     if "mlm_weights" in batch:
-        rows, places = np.nonzero(batch["mlm_weights"])
-        targets = batch["mlm_targets"][rows, places]
-        tokens[rows, batch["mlm_positions"][rows, places]] = targets
+        rows, entries = np.nonzero(batch["mlm_weights"])
+        targets = batch["mlm_targets"][rows, entries]
+        tokens[rows, batch["mlm_positions"][rows, entries]] = targets
     if "cpc_weights" not in batch:
         return tokens[shown]
-    rows, places = np.nonzero(batch["cpc_weights"])
+    rows, entries = np.nonzero(batch["cpc_weights"])
     masked = np.zeros(batch["global_tokens"].shape, bool)
-    masked[rows, batch["cpc_positions"][rows, places]] = True
+    masked[rows, batch["cpc_positions"][rows, entries]] = True
     # Padding is tied to no global token; its entry, -1, is not looked at.
     shown &= ~np.take_along_axis(masked, batch["structure"].links[..., 0], axis=1)
     apart = batch["cpc_structure"].long_example_ids > 0

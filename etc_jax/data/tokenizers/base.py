@@ -179,17 +179,17 @@ class Tokenizer(abc.ABC):
         """As `encode_with_offsets`, with offsets that are not settled yet."""
 
     def encoder_of(
-        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+        self, matched: Sequence[Mapping[str, Any]], added: Sequence[str]
     ) -> SegmentEncoder | PackageEncoder:
         """What encodes texts as this tokenizer does, and finds tokens in them.
 
         Args:
-          found: what texts are searched for, as a tokenizer.json lists tokens:
+          matched: what texts are searched for, as a tokenizer.json lists tokens:
             `content`, of the vocabulary or of `added`, and `finding.FLAGS`.
           added: tokens after the vocabulary, in the order of their ids.
         """
         ids = {piece: i for i, piece in enumerate([*self._pieces, *added])}
-        return SegmentEncoder(self, {ids[x["content"]]: x for x in found})
+        return SegmentEncoder(self, {ids[x["content"]]: x for x in matched})
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens spelled out.
@@ -322,9 +322,9 @@ class PackageTokenizer(Tokenizer):
         return self._tokenizer
 
     def encoder_of(
-        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+        self, matched: Sequence[Mapping[str, Any]], added: Sequence[str]
     ) -> PackageEncoder:
-        wanted = {token["content"]: token for token in found}
+        wanted = {token["content"]: token for token in matched}
         # Special tokens are found by their spelling in the vocabulary.
         special = any(map(self.special.is_reserved, wanted))
         base = self._tokenizer if special else self._encoder

@@ -77,8 +77,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._cuts = re.compile(
             "|".join(
                 f"(?={re.escape(p)})"
-                for p, found in zip(pieces, self._found_in_text, strict=True)
-                if found
+                for p, is_found in zip(pieces, self._found_in_text, strict=True)
+                if is_found
             )
         )
 
@@ -124,12 +124,12 @@ class SentencePieceTokenizer(Tokenizer):
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
         unknown = self.unknown_id
-        found = []
+        encoded = []
         for text, (ids, _) in zip(texts, self.encode_batch(texts), strict=True):
             ids = ids.tolist()
             pieces = [None if i == unknown else self._pieces[i] for i in ids]
-            found.append((ids, spelled(self._model, text, pieces)))
-        return found
+            encoded.append((ids, spelled(self._model, text, pieces)))
+        return encoded
 
     @property
     def model_file(self) -> bytes:
@@ -249,8 +249,8 @@ def _trained_as(model: bytes) -> int:
 
 
 def _section(model: bytes, number: int) -> Iterator[tuple[int, Any]]:
-    (found,) = [x for n, x in _fields(model) if n == number] or [b""]
-    return _fields(found)
+    (content,) = [x for n, x in _fields(model) if n == number] or [b""]
+    return _fields(content)
 
 
 # Of ModelProto: the settings of normalisation, and in them its table of characters.

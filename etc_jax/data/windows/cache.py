@@ -158,11 +158,11 @@ class WindowCache:
             axis: self.arrays[offsets_of(axis)][index:][:2] for axis in self._ragged
         }
         parts[None] = (index, index + 1)
-        found = {}
+        arrays = {}
         for name, kind in self._kinds.items():
             first, last = (int(x) * kind.width for x in parts[kind.axis])
-            found[name] = self.arrays[name][first:last]
-        return found
+            arrays[name] = self.arrays[name][first:last]
+        return arrays
 
     def load_tokenizer(self) -> Tokenizer:
         """The tokenizer that is saved with the cache.

@@ -63,9 +63,9 @@ class WindowSource:
         """SHA-256, in hexadecimal, of all that the windows depend on."""
         # As in earlier versions, whose caches are found by it.
         sizes = {FORMERLY.get(k, k): length for k, length in self.sizes.items()}
-        made = {"task": self.task, "options": self.options, "made_by": self.made_by}
-        made |= sizes
-        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), made]
+        values = {"task": self.task, "options": self.options, "made_by": self.made_by}
+        values |= sizes
+        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), values]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -106,17 +106,17 @@ class LeftOut:
 
     def update(self, counts: Mapping[str, Mapping[str, Any]]) -> None:
         """Counts what another one has counted after this one."""
-        for reason, found in counts.items():
-            own = self.counts.setdefault(reason, {"count": 0, "first": []})
-            own["count"] += found["count"]
-            own["first"] = [*own["first"], *found["first"]][:MOST_NAMES]
+        for reason, counted in counts.items():
+            total = self.counts.setdefault(reason, {"count": 0, "first": []})
+            total["count"] += counted["count"]
+            total["first"] = [*total["first"], *counted["first"]][:MOST_NAMES]
 
     def lines(self) -> list[str]:
         """A line for each reason."""
         return [
-            f"{found['count']} x {reason}: {', '.join(map(repr, found['first']))}"
-            + (", ..." if found["count"] > len(found["first"]) else "")
-            for reason, found in self.counts.items()
+            f"{entry['count']} x {reason}: {', '.join(map(repr, entry['first']))}"
+            + (", ..." if entry["count"] > len(entry["first"]) else "")
+            for reason, entry in self.counts.items()
         ]
 
 
@@ -206,9 +206,9 @@ def build_windows(
             if not FORMAT.is_at(path):  # nobody made it while this one waited
                 whole = new_folder(work / "whole")
                 tokenizer.save(whole / TOKENIZER)
-                made = parts_fn(whole / TOKENIZER, work)
-                with contextlib.closing(made):
-                    facts = _write(made, tokenizer, whole, progress_fn)
+                parts = parts_fn(whole / TOKENIZER, work)
+                with contextlib.closing(parts):
+                    facts = _write(parts, tokenizer, whole, progress_fn)
                 facts |= _describe(source, tokenizer, fingerprint)
                 facts["found"] = dict(found_fn())
                 if facts["counts"]["windows"]:
@@ -223,8 +223,8 @@ def build_windows(
 
 def _no_window(facts: Mapping[str, Any]) -> NoWindowError:
     reasons = LeftOut(facts["left_out"]).lines()
-    for kind, found in facts["found"].items():
-        reasons.append(f"{found['count']} x {kind}: {found['first'][0]}")
+    for kind, problem in facts["found"].items():
+        reasons.append(f"{problem['count']} x {kind}: {problem['first'][0]}")
     return NoWindowError(
         f"none of {facts['counts']['records']} records gives a window: "
         f"{'; '.join(reasons) or 'there is none'}; correct the files or the options"
