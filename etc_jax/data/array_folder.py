@@ -293,6 +293,7 @@ class GrowingArray:
         }
 
     def append(self, values: np.ndarray) -> None:
+        """Writes values `[k]`, cast to the dtype of the file, after those before."""
         data = np.ascontiguousarray(values, self.dtype).tobytes()
         self._file.write(data)
         self.checksum = zlib.crc32(data, self.checksum)
@@ -308,7 +309,7 @@ class GrowingArray:
 
 
 def map_array(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
-    """Maps a one-dimensional .npy file of a known type and length.
+    """Maps a .npy file `[length]` of a known type.
 
     Raises:
       ValueError: if it is missing, damaged or another one.
@@ -331,7 +332,7 @@ def map_array(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
 
 
 def checksum(array: np.ndarray) -> int:
-    """CRC-32 of the values of a one-dimensional array, as `GrowingArray` counts it."""
+    """CRC-32 of the values of an array `[k]`, as `GrowingArray` counts it."""
     step = max(_CHUNK_BYTES // array.itemsize, 1)
     crc = 0
     for start in range(0, len(array), step):

@@ -75,7 +75,11 @@ class Epochs:
         return -(-self._size // self._batch_size)
 
     def items(self, step: int, rows: BatchRows = None) -> list[int | None]:
-        """The item of each row at a step; None for padding.
+        """The item of each row at a step, b of them; None for padding.
+
+        Args:
+          step: 0, 1, ...
+          rows: which rows, such as int `[b]`; None: all of the batch.
 
         Raises:
           IndexError: if the step or a row is out of range.
@@ -89,7 +93,12 @@ class Epochs:
 
 
 def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
-    """The positions of the data that the batch of a step holds.
+    """The positions of the data that the batch of a step holds, one a row.
+
+    Args:
+      step: 0, 1, ...
+      batch_size: rows of a whole batch.
+      rows: which rows, such as int `[b]`; None: all of them.
 
     Raises:
       IndexError: if the step is negative, or a row is out of range.

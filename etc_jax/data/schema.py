@@ -141,7 +141,7 @@ class Schema:
         return sum(lengths[axis] for axis in self.text)
 
     def empty(self, rows: int, lengths: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """Rows of padding, by name."""
+        """Rows of padding, `[rows, length, *shape]` by name; see `Field.empty`."""
         return {name: field.empty(rows, lengths) for name, field in self.fields.items()}
 
     def extended(
@@ -330,7 +330,7 @@ def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def arrays_of(window: Any) -> dict[str, np.ndarray]:
-    """All arrays of a window by their names in a batch; see `Window`."""
+    """All arrays of a window, `[length, ...]` by their names in a batch."""
     labels = {_label(name): value for name, value in window.labels.items()}
     return {**window.arrays(), **labels, **flat(window.extra)}
 

@@ -66,6 +66,7 @@ class SequenceWindow(Window):
     global_index: np.ndarray
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
         return {name: getattr(self, name) for name in SCHEMA.fields}
 
 
@@ -111,7 +112,7 @@ def refuse_quirks(what: str, official_quirks: bool) -> None:
 def filled(
     shape: int | tuple[int, ...], fill: int, values: Sequence, start: int = 0
 ) -> np.ndarray:
-    """int32, some values from a place on."""
+    """int32 `[*shape]` of `fill`, with `values` along its first axis from `start`."""
     array = np.full(shape, fill, np.int32)
     array[start : start + len(values)] = values
     return array

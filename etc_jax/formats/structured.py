@@ -102,6 +102,7 @@ class StructuredWindow(Window):
     structure: st.Structure
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
         vectors = {f"structure.{name}": x for name, x in vars(self.structure).items()}
         return {
             "long_tokens": self.tokens.long,

@@ -69,6 +69,7 @@ class TextToTextWindow(Window):
     target_weights: np.ndarray
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
         return {name: getattr(self, name) for name in SCHEMA.fields}
 
 
@@ -90,7 +91,7 @@ def parts_of(
     marks: Sequence[int],
     target: Sequence[int] | None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of a window; of texts that do not fit, the beginnings are kept.
+    """The arrays of a window, `[n]` and `[m]`, of texts that are cut where too long.
 
     Args:
       sizes: of the window.
@@ -138,7 +139,7 @@ def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """The text before the first end token, as transformers decodes it for its users.
+    """The text of ids `[m]` up to the first end token, as transformers decodes it.
 
     Special tokens are left out, the unknown one too, unless the tokenizer finds them in
     texts (`special_in_text.with_special_tokens`). A model may have rows after those of

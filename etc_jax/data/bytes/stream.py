@@ -13,6 +13,7 @@ import glob
 import pathlib
 import zipfile
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,21 @@ def split(
     )
 
 
+def next_symbol_batch(targets: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
+    """A batch in which each symbol is predicted from the ones before it.
+
+    Args:
+      targets: int32 `[b, n]`.
+      weights: float32 `[b, n]`, 1 for a target that counts.
+
+    Returns:
+      See `ByteReader`; a row begins after `START`.
+    """
+    tokens = np.full_like(targets, START)
+    tokens[:, 1:] = targets[:, :-1]
+    return {"tokens": tokens, "targets": targets, "target_weights": weights}
+
+
 class ByteReader:
     """Batches of a part: each byte is predicted from the ones before it.
 
@@ -169,7 +185,7 @@ class ByteReader:
         self._permutation = Permutations(self.num_examples, seed=seed)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, `[b, n]` arrays, whatever was read before.
 
         Args:
           step: 0, 1, ....
@@ -225,7 +241,7 @@ class ByteEvaluation:
         return -(-len(self._starts) // self._batch_size)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step; see `ByteReader.batch_at`.
+        """The batch of one step, `[b, n]` arrays; see `ByteReader.batch_at`.
 
         Raises:
           IndexError: if the step is out of range.

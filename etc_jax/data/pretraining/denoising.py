@@ -141,7 +141,7 @@ def span_corruption(
 
 
 def reconstructed(corrupted: Corrupted, sentinels: Sequence[int]) -> np.ndarray:
-    """The text of `span_corruption`, whose whole target is given."""
+    """The text of `span_corruption`, int `[n]`, of its whole input and target."""
     is_sentinel = np.isin(corrupted.target, sentinels)
     spans = np.split(corrupted.target, np.flatnonzero(is_sentinel))
     by_sentinel = {int(span[0]): span[1:] for span in spans if len(span)}

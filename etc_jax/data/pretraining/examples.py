@@ -266,7 +266,7 @@ def fill_row(
       batch: of `empty_batch`.
       row: which row.
       window: the text.
-      cpc_sentences: sentences to mask for CPC, ascending, such that they fit.
+      cpc_sentences: int `[k]`, those to mask for CPC, ascending, such that they fit.
       rng: draws of the MLM masking.
       ids: special ids.
       shares: what is masked.

@@ -65,7 +65,7 @@ class Marks(NamedTuple):
         return 1 + (self.begin is not None)
 
     def around(self, ids: np.ndarray) -> np.ndarray:
-        """A text between its first and its last token."""
+        """A text, int `[t]`, between its first and its last token: int32."""
         first = [] if self.begin is None else [self.begin]
         return np.concatenate([first, ids, [self.end]]).astype(np.int32)
 

@@ -444,7 +444,14 @@ class _Rooms:
 def best_fit_decreasing(
     tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
 ) -> list[list[int]]:
-    """Piece numbers of each window: largest first, into the fullest that has room."""
+    """Piece numbers of each window: largest first, into the fullest that has room.
+
+    Args:
+      tokens: int `[pieces]`, of each.
+      segments: int `[pieces]`, of each.
+      long_length: tokens that a window holds.
+      global_length: segments that a window holds.
+    """
     windows, rooms = [], _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)
     order = np.argsort(-needs, kind="stable")

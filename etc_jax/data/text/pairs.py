@@ -52,7 +52,7 @@ AXES = SCHEMA.text
 
 
 def cut_to(tokens: np.ndarray, length: int | None) -> np.ndarray:
-    """At most `length` tokens: the first ones, and the last one, which ends a text.
+    """At most `length` of int `[t]`: the first ones, and the last, which ends a text.
 
     None: all of them.
     """
@@ -217,7 +217,7 @@ class PairReader:
         return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, see the module, whatever was read before: `[b, ...]`.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.

@@ -270,7 +270,7 @@ class TextReader:
         return tuple(source.counts for source in self._sources)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step by its schema, `[b, ...]`, whatever was read before.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.

@@ -206,10 +206,10 @@ def fill(
     """Puts a window into a row of padding.
 
     Args:
-      batch: of `schema.empty`.
+      batch: `[b, length, ...]` arrays of `schema.empty`.
       row: of the batch.
       schema: of the window.
-      parts: the window's part of each array of `array_kinds`.
+      parts: the window's part of each array of `array_kinds`, `[values]`.
     """
     for name, field in schema.fields.items():
         values = parts[name]

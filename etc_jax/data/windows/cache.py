@@ -110,7 +110,7 @@ class WindowCache:
 
     @property
     def ids(self) -> dict[str, np.ndarray]:
-        """All ids of the vocabulary, by where they lie."""
+        """All token ids, int `[tokens]`, by the file that they are in."""
         tables = self.schema.tables.items()
         names = [name for name, table in tables if table == "vocab_size"]
         return {f"{self.path}: {name}": self.arrays[name] for name in names}
@@ -153,7 +153,7 @@ class WindowCache:
         return self.arrays[NAMES][start:stop].tobytes().decode(*NAME_CODEC)
 
     def window(self, index: int) -> dict[str, np.ndarray]:
-        """One window's part of each array."""
+        """One window's part of each array, flat: `[values]`."""
         parts: dict[str | None, Any] = {
             axis: self.arrays[offsets_of(axis)][index:][:2] for axis in self._ragged
         }
@@ -285,7 +285,7 @@ class WindowReader:
         return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> WindowBatch:
-        """The batch of one step, whatever was read before.
+        """The batch of one step by its schema, `[b, ...]`, whatever was read before.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.

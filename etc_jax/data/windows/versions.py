@@ -45,7 +45,7 @@ FORMERLY = {"input_length": "long_length"}
 
 
 class Columns:
-    """Arrays of one length, read as one: row by row, a value of each column."""
+    """Columns `[rows]` read as one array: row by row, a value of each column."""
 
     def __init__(self, columns: Sequence[np.ndarray]):
         self._columns = tuple(columns)

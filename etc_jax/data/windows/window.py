@@ -68,7 +68,7 @@ class Window(abc.ABC):
 
     @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """The input in its format: the arrays of `schema` that there are."""
+        """The arrays of `schema` that the input has, `[length, ...]` by name."""
 
 
 def too_long(**lengths: tuple[int, int]) -> dict[str, tuple[int, int]]:
