@@ -189,6 +189,7 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | BadRecordError]]:
             yield number, line
             continue
         size = len(line)
+        # Read on to its end, or the rest would pass for a line.
         while line and not line.endswith(b"\n"):
             line = file.readline(CHUNK_BYTES)
             size += len(line)

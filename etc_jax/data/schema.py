@@ -254,6 +254,7 @@ class Schema:
         for name, field in self.fields.items():
             if (array := at(batch, name)) is None:
                 continue
+            # None stands for the rows, which all arrays have.
             axes = (None,) if field.axis is None else (None, field.axis)
             for axis, length in zip(axes, array.shape, strict=False):
                 first, expected = lengths.setdefault(axis, (name, length))
@@ -277,6 +278,7 @@ class Schema:
         )
 
     def _wrong_positions(self, batch, name: str, axis: str) -> Iterator[str]:
+        # Padding of -1 stands for no position, any other is one.
         least, length = min(self.fields[name].padding, 0), self.length(batch, axis)
         low, high = int(batch[name].min()), int(batch[name].max())
         if low < least or high >= length:
@@ -312,6 +314,7 @@ def at(batch: Mapping[str, Any], path: str) -> Any:
     """An array of a batch by its name; None if it is not there."""
     node: Any = batch
     for name in path.split(SEPARATOR):
+        # Groups are objects such as `Structure`, others dicts.
         get = node.get if isinstance(node, Mapping) else vars(node).get
         if (node := get(name)) is None:
             return None

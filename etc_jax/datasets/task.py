@@ -137,6 +137,7 @@ class DataSet:
             for cls, part in parts
             for field in dataclasses.fields(cls)
         }
+        # Options may replace fields, such as the names of classes.
         fields |= fields["options"].task_fields()
         return Task(**fields, format=format)
 
@@ -251,6 +252,7 @@ class Task(DataSet, Form):
         for window, [decoded] in zip(
             windows, self.decode(outputs, windows, (setting,)), strict=True
         ):
+            # A record may have several windows, which are neighbours.
             of_record.setdefault(window.record.id, []).append(decoded)
         return {name: self.pool(decoded) for name, decoded in of_record.items()}
 

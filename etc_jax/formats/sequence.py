@@ -65,10 +65,6 @@ class SequenceWindow(Window):
     example_ids: np.ndarray
     global_index: np.ndarray
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
-        return {name: getattr(self, name) for name in SCHEMA.fields}
-
 
 def parts_of(
     sizes: SequenceSizes,

@@ -68,10 +68,6 @@ class TextToTextWindow(Window):
     target_tokens: np.ndarray
     target_weights: np.ndarray
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
-        return {name: getattr(self, name) for name in SCHEMA.fields}
-
 
 def end_id(tokenizer: Tokenizer) -> int:
     """The token that ends a text: the separator.

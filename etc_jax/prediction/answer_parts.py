@@ -137,6 +137,7 @@ class Parts:
             ) from error
         self._check_made_by(made_by)
         ids = [self._ids[number] for number in self.numbers(part)]
+        # A file of the right maker and of other records: renamed, or of other data.
         if [value.get("id") for value in values] != ids:
             raise UserError(f"{path} has not the records that it should; delete it")
         return [Answer(**value) for value in values]

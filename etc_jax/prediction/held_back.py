@@ -128,6 +128,7 @@ class OfficialScore:
 
     def _outputs(self, params: Any, batch: Any) -> Any:
         if self._compiled is None:
+            # Every process reads all outputs, so that all find the same metrics.
             whole = replicated(_mesh_of(params))
             step = jax.jit(self._model.outputs, out_shardings=whole)
             self._compiled = compiling.Announced("the model that answers", step)

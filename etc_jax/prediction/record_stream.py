@@ -84,6 +84,7 @@ def _computed(
     """(windows, outputs) of each batch, with the next one begun."""
     began = None
     while batch := list(itertools.islice(windows, runner.batch_size)):
+        # Started before the last batch is fetched, so that the device never waits.
         now = batch, runner.start(inputs_fn(batch))
         if began is not None:
             yield began[0], runner.fetch(began[1])

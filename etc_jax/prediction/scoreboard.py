@@ -69,6 +69,7 @@ def settle(
     else:
         gold, judged = _with_unread(task, gold, predictions, unreadable)
         scores = [task.score(gold, file) for file in judged]
+    # The first of equal ones.
     index = int(np.argmax([s.metrics[task.measure] for s in scores]))
     if fixed is not None:
         index = settings.index(fixed)

@@ -66,6 +66,7 @@ def _muc(clusters: Clusters, others: Clusters) -> Ratio:
 
 def _b_cubed(clusters: Clusters, others: Clusters) -> Ratio:
     """For each mention, the share of its cluster that stays with it (Bagga 1998)."""
+    # Of a mention |A ∩ B| / |A|, and |A ∩ B| mentions have that.
     shared = sum(
         len(cluster & other) ** 2 / len(cluster)
         for cluster in clusters

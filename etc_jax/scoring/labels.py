@@ -46,7 +46,8 @@ def score(
         for name, (right, predicted) in zip(gold, pairs, strict=True)
     )
     metrics = {"accuracy": hits / (len(gold) + len(unread))}
-    # Records are scored by themselves too, and there are few different ones.
+    # Records are scored by themselves too, and there are few different ones;
+    # scikit-learn takes milliseconds a call.
     metrics |= _f1_of_one(pairs) if len(pairs) == 1 else _f1(pairs)
     return Scores.of(metrics, [*gold, *unread], {"label": predictions})
 

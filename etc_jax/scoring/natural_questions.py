@@ -201,6 +201,7 @@ def _curve(verdicts: Sequence[_Verdict]) -> list[tuple[float, float, float]]:
     total = sum(v.has_gold for v in verdicts)
     right = answered = 0
     points: dict[float, tuple[float, float, float]] = {}
+    # From the highest score down, each threshold answers more questions.
     for v in sorted(verdicts, key=lambda v: -v.score):
         right += v.is_right
         answered += v.has_prediction

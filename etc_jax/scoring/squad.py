@@ -91,8 +91,10 @@ def best_thresholds(
     truths_of = dict(gold)
     thresholds = {}
     for number, name in enumerate(("best_exact", "best_f1")):
+        # Answering none: right where there is no answer.
         right = best = float(sum(identity in unanswerable for identity, _ in gold))
         threshold = min(null_odds.odds.values(), default=0.0) - 1.0
+        # Each threshold answers one question more than the one before.
         for identity in order:
             if identity not in truths_of:
                 continue

@@ -58,6 +58,7 @@ def score_entities(
             values = score(right, predicted, average=average, zero_division=0)
             metrics |= _named(values, name)
         each = score(right, predicted, average=None, zero_division=0)
+        # Without an average, seqeval gives values in the order of sorted types.
         for number, kind in enumerate(kinds):
             if kind in gold_kinds:
                 values = [value[number] for value in each]

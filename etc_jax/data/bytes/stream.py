@@ -266,6 +266,7 @@ def _windows(part: StreamSlice, starts, length: int, counted) -> dict[str, np.nd
         targets[row, :size] = part.stream[start : start + size]
         tokens[row, 1:size] = targets[row, : size - 1]
         if start:
+            # It may lie before the part: it is looked at, and not predicted.
             tokens[row, 0] = part.stream[start - 1]
         weights[row, size - count : size] = 1.0
     return {"tokens": tokens, "targets": targets, "target_weights": weights}

@@ -88,6 +88,7 @@ def _num_spans(noise: int, length: int, mean: float) -> int:
 
 def _parts(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
     """`count` positive numbers with a sum, each such list as likely as any other."""
+    # Cuts between neighbours, each at most once: so no part is empty.
     borders = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff(borders, prepend=0, append=total)
 
@@ -100,6 +101,7 @@ def _poisson_parts(
     ends = np.cumsum(lengths)
     count = min(int(np.searchsorted(ends, total)) + 1, most)
     lengths = lengths[:count]
+    # The last span takes what is over or missing.
     lengths[-1] += total - ends[count - 1]
     return lengths
 
@@ -260,6 +262,7 @@ def choose_sentences(
         counts = _counts(tokens, lengths)
         for _ in range(count):
             scores = _f1_of_each(counts, chosen, unique)
+            # Below every F1: not chosen again.
             scores[chosen] = -1
             chosen[np.argmax(scores)] = True
     else:
@@ -288,6 +291,7 @@ class _Counts(NamedTuple):
 def _counts(tokens: np.ndarray, lengths: np.ndarray) -> _Counts:
     kinds, kind = np.unique(tokens, return_inverse=True)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
+    # One number for (sentence, kind), so that one sort counts all.
     pairs, count = np.unique(sentence * len(kinds) + kind, return_counts=True)
     return _Counts(
         pairs // len(kinds), pairs % len(kinds), count, len(lengths), len(kinds)

@@ -274,6 +274,7 @@ def fill_row(
     num_tokens, num_segments = len(window.tokens), len(window.lengths)
     masked = np.zeros(num_segments, bool)
     masked[cpc_sentences] = True
+    # A sentence is masked whole: [tokens].
     masked_tokens = np.repeat(masked, window.lengths)
 
     long_tokens = batch["long_tokens"][row, :num_tokens]
@@ -285,6 +286,7 @@ def fill_row(
     _fill_structure(batch["structure"], row, window.lengths, window.piece_ids)
     if len(cpc_sentences):
         _fill_cpc(batch, row, window, cpc_sentences, window.tokens[masked_tokens], ids)
+    # MLM draws from what CPC has left (appendix C).
     shown = np.flatnonzero(~masked_tokens)
     mask_tokens(
         batch,

@@ -123,6 +123,7 @@ class Concatenated:
         """Gathers the text of one window; a sentence is cut at its borders."""
         start = index * self.long_length
         stop = min(start + self.long_length, int(self.ends[-1]))
+        # Documents whose tokens reach into [start, stop).
         first = np.searchsorted(self.ends, start, "right")
         last = np.searchsorted(self.ends, stop, "left")
         numbers = range(first, last + 1)

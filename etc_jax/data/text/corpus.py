@@ -232,6 +232,7 @@ def _block_paragraphs(lines: list[str]) -> Iterator[str]:
         if _DIRECTIVE_OPTION.fullmatch(line):
             continue
         indent = len(line) - len(line.lstrip())
+        # As in lists of parameters: the name is outdented, its text is not.
         if indent < last_indent:
             yield " ".join(paragraph)
             paragraph = []

@@ -74,6 +74,7 @@ def encode(
     sources: dict[str, collections.Counter[str]] = {}
     for batch in cut(documents, _BATCH_CHARS):
         texts = [split_fn(document.paragraphs) for document in batch]
+        # One call for the sentences of all documents: small batches are slow.
         pairs = _encode_sentences([s for text in texts for s in text], tokenizer)
         for document, text in zip(batch, texts, strict=True):
             sentences = [p for p in itertools.islice(pairs, len(text)) if len(p[0])]

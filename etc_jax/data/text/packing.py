@@ -185,6 +185,7 @@ def pack(
     documents = kept_documents(cache, min_sentences)
     offsets = cut_sentences(cache, cache.sentence_offsets, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
+    # Blocks are cut later, from tokens: sentences set no limit to them.
     most = global_length if global_tokens == "sentences" else len(offsets)
     pieces = _split_documents(offsets, borders, documents, long_length, most)
     if global_tokens == "fixed_blocks":
@@ -272,6 +273,7 @@ def cut_sentences(cache: TokenCache, offsets: np.ndarray, limit: int) -> np.ndar
     cuts = [offsets]
     for s in np.flatnonzero(np.diff(offsets) > limit):
         start, stop = int(offsets[s]), int(offsets[s + 1])
+        # Bits of words are read for long sentences alone, which are few.
         cuts.append(start + _cuts(cache.word_starts(start, stop), limit))
     return np.sort(np.concatenate(cuts))
 
@@ -294,6 +296,7 @@ def _split_documents(offsets, borders, documents, long_length, most_sentences):
     first, end = borders[documents], borders[documents + 1]
     tokens, sentences = offsets[end] - offsets[first], end - first
     fits = (tokens <= long_length) & (sentences <= most_sentences)
+    # Most documents fit: their pieces [documents, 3] are made in one step.
     pieces = [np.stack([documents, first, end], axis=1)[fits]]
     for document, start, stop in zip(
         documents[~fits], first[~fits], end[~fits], strict=True
@@ -302,6 +305,7 @@ def _split_documents(offsets, borders, documents, long_length, most_sentences):
         owner = np.full(len(bounds) - 1, document)
         pieces.append(np.stack([owner, bounds[:-1], bounds[1:]], axis=1))
     pieces = np.concatenate(pieces)
+    # Split documents came last: back in the order of the text.
     return pieces[np.argsort(pieces[:, 1], kind="stable")]
 
 
@@ -310,6 +314,7 @@ def _split(offsets, first: int, end: int, long_length, most_sentences) -> np.nda
     bounds = [first]
     while bounds[-1] < end:
         reach = offsets[bounds[-1]] + long_length
+        # The last border that is within reach.
         fits = int(np.searchsorted(offsets, reach, "right")) - 1
         bounds.append(min(fits, bounds[-1] + most_sentences, end))
     return np.array(bounds, np.int64)
@@ -322,6 +327,7 @@ def _cut_into_blocks(offsets, pieces, tokens_per_block):
     """
     starts, ends = offsets[pieces[:, 1]], offsets[pieces[:, 2]]
     counts = -(-(ends - starts) // tokens_per_block)
+    # 0, 1, ... anew in each piece: [blocks].
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     blocks = np.repeat(starts, counts) + tokens_per_block * within
     all_offsets = np.unique(np.concatenate([[0], blocks, ends, offsets[-1:]]))
@@ -368,6 +374,7 @@ def gather(
     for borders in offsets:
         start, end = int(borders[0]), int(borders[-1])
         words = cache.word_starts(start, end)
+        # A piece may begin within a word, whose start lies in another window.
         words[borders[:-1] - start if sentences_start_words else 0] = True
         tokens.append(cache.tokens[start:end])
         word_starts.append(words)
@@ -422,6 +429,7 @@ class _Rooms:
         """
         rooms = self._in_use >> need
         if rooms:
+            # The lowest bit that is set: the smallest room that is enough.
             return self._take(need + (rooms & -rooms).bit_length() - 1, 1)
         left, rooms = _MAX_CANDIDATES, self._in_use
         while rooms and left > 0:
@@ -456,6 +464,7 @@ def best_fit_decreasing(
     needs = rooms.need(tokens, segments)
     order = np.argsort(-needs, kind="stable")
     columns = order, needs[order], tokens[order], segments[order]
+    # Python reads lists much faster than arrays, one element at a time.
     columns = (x.tolist() for x in columns)
     for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
         room = rooms.take(need, taken_tokens, taken_segments)

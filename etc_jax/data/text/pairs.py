@@ -137,6 +137,7 @@ def plan_rows(
       packed: as many pairs as fit share a row, the largest first, each in the fullest
         row that has room for both of its texts; False: a row has one pair.
     """
+    # Tokens of each text: int [pairs].
     whole = {axis: np.diff(cache.arrays[offsets_of(axis)]) for axis in AXES}
     fitting = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
     rows = [np.array([i]) for i in range(cache.num_windows)]
@@ -246,6 +247,7 @@ class PairReader:
                 tokens = cut_to(whole, self._lengths[axis])
                 span = slice(ends[axis], ends[axis] + len(tokens))
                 batch[f"{axis}_tokens"][row, span] = tokens
+                # The padding of a prefix keeps the example id 0.
                 marks = cut_to(_marks(window, axis), self._lengths[axis])
                 batch[f"{axis}_example_ids"][row, span] = number * marks
                 batch["cut_tokens"][row] += len(whole) - len(tokens)

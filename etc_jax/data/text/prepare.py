@@ -253,6 +253,7 @@ def sample(documents: Iterable[Document], most_chars: int) -> list[Document]:
         draw = corpus.name_draw(f"sample {document.name}")
         if draw >= end:
             continue
+        # Negated: Python has heaps of the smallest alone.
         heapq.heappush(drawn, (-draw, number, chars, document))
         total += chars
         while total > most_chars and len(drawn) > 1:

@@ -261,6 +261,7 @@ def _matches(pattern: str) -> tuple[pathlib.Path, list[pathlib.Path]]:
     if whole.exists():  # taken as it is: its name may hold brackets
         return whole.parent, [whole]
     parts = whole.parts
+    # The folder before the first wildcard names the documents.
     fixed = list(itertools.takewhile(lambda p: not glob.has_magic(p), parts[:-1]))
     base, rest = pathlib.Path(*fixed), os.path.join(*parts[len(fixed) :])
     matches = glob.glob(rest, root_dir=base, recursive=True)
@@ -334,6 +335,7 @@ def _decode(raw: bytes) -> tuple[str, int]:
         text, replaced = raw.decode(), 0
     except UnicodeDecodeError:
         text = raw.decode(errors="replace")
+        # The text may have had the character itself.
         replaced = text.count(_REPLACEMENT) - raw.count(_REPLACEMENT.encode())
     return text.replace("\0", _REPLACEMENT), replaced + text.count("\0")
 

@@ -70,6 +70,7 @@ class Vocabulary(NamedTuple):
                 f"{MASK} is not known; put the {DICTIONARY} of the model beside the "
                 "file"
             )
+        # The task adds it after all words of the dictionary.
         return rows - 1 if masks else None
 
     def _row_of_words(self, rows: int, sentinels: bool) -> int | None:

@@ -54,6 +54,7 @@ class PackageEncoder:
 def _word_starts(word_ids: Sequence[int | None]) -> np.ndarray:
     """Which pieces begin a word, bool `[t]`, by the number of each piece's word."""
     words = np.array([-1 if i is None else i for i in word_ids], np.int64)
+    # -2 is no word: the first piece begins one.
     return np.diff(words, prepend=-2) != 0
 
 

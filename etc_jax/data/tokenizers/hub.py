@@ -33,14 +33,18 @@ from etc_jax.data.tokenizers.added_tokens import (
     content,
     with_sentinels,
 )
-from etc_jax.data.tokenizers.base import HUB, Tokenizer
+from etc_jax.data.tokenizers.base import (
+    HUB,
+    OF_BAD_JSON,
+    Tokenizer,
+    from_description,
+)
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
 from etc_jax.data.tokenizers.finding import FLAGS
 from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.packaged import (
     PARTS,
     PackagedTokenizer,
-    from_description,
     pieces_of,
 )
 from etc_jax.data.tokenizers.sentence_pieces import (
@@ -88,8 +92,6 @@ _MAX_WORD_CHARS = 100
 _BESIDE = ("post_processor", "decoder", "truncation", "padding")
 _SPECIAL = (BIG_BIRD, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
 
-# What values of another shape than expected lead to.
-_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 _LONGEST = 300
 
 
@@ -133,7 +135,7 @@ def read(folder: pathlib.Path) -> Tokenizer:
         return _read(folder, config, description)
     except (FileNotFoundError, InexpressibleError):
         raise
-    except _OF_BAD_JSON as error:
+    except OF_BAD_JSON as error:
         raise InexpressibleError(
             f"the tokenizer in {folder} cannot be kept: {_told(error)}"
         ) from error
@@ -149,7 +151,7 @@ def read_description(path: pathlib.Path) -> Tokenizer:
     try:
         base = _described(description)
         return _complete(base, {}, description, {})
-    except _OF_BAD_JSON as error:
+    except OF_BAD_JSON as error:
         raise InexpressibleError(
             f"{path} is not a tokenizer saved by etc_jax, nor one of another program "
             f"that can be kept: {_told(error)}"

@@ -291,6 +291,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
+        # Wire types: 0 a varint, 1 and 5 fixed sizes, 2 a size and so many bytes.
         size = {1: 8, 5: 4}.get(tag & 7)
         if tag & 7 == 0:
             value, at = _varint(message, at)
@@ -305,6 +306,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     """(value, place after it) of a base-128 number."""
     value = shift = 0
     while True:
+        # Seven bits a byte, the lowest first; the eighth says that more follow.
         value |= (data[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if data[at - 1] < 0x80:

@@ -92,6 +92,7 @@ def flatten(
     Raises:
       ValueError: naming the record and what of it cannot be kept.
     """
+    # As `Tokenizer.id_dtype`.
     id_dtype = "uint16" if vocab_size <= 2**16 else "uint32"
     kinds = array_kinds(schema, id_dtype)
     dtypes = {name: kind.dtype for name, kind in kinds.items()}
@@ -178,6 +179,7 @@ def _join_runs(
     differs = np.zeros(length, bool)
     differs[:1] = True
     for name in joined:
+        # A run ends where any of the arrays changes.
         changed = flat[name][1:] != flat[name][:-1]
         differs[1:] |= changed.any(axis=tuple(range(1, changed.ndim)))
     starts = np.flatnonzero(differs)
@@ -216,6 +218,7 @@ def fill(
         if field.axis is None:
             batch[name][row] = values.reshape(field.shape)
         elif field.width:  # without links there is nothing to put anywhere
+            # [places, *shape], one a run where the field has runs.
             array = values.reshape(-1, *field.shape)
             if field.by_run:
                 lengths = parts[f"{run_axis(field.axis)}_lengths"]

@@ -264,6 +264,7 @@ class WindowReader:
           ValueError: if the caches do not go together, have no window, or have windows
             that are too long.
         """
+        # One pool: what differs would mix inputs of two kinds in a batch.
         _check_together(caches)
         _check_lengths(caches, lengths)
         self._caches = list(caches)
@@ -309,6 +310,7 @@ class WindowReader:
     def _window(self, index: int) -> dict[str, np.ndarray]:
         number = int(np.searchsorted(self._ends, index, "right"))
         cache = self._caches[number]
+        # `_ends` has the window after the last one of each cache.
         return cache.window(index - int(self._ends[number]) + cache.num_windows)
 
 

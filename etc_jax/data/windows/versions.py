@@ -150,6 +150,7 @@ def renamed(schema: Schema, header: Mapping[str, Any], arrays: Mapping[str, Any]
         by_name[offsets_of(axis)] = arrays[file]
     if schema.name == _SEQUENCE:
         windows = len(arrays[offsets_of(NAME_AXIS)]) - 1
+        # Then all windows had as many positions, with -1 after the last.
         index = np.reshape(by_name[_GLOBAL_INDEX], (windows, -1))
         by_name[_GLOBAL_INDEX] = index[index >= 0]
         ends = np.cumsum(np.sum(index >= 0, axis=1))

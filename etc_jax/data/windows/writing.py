@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
+from etc_jax.data.array_folder import TOKENIZER, GrowingArray
 from etc_jax.data.digests import digest
-from etc_jax.data.parts import Part, remove_work_of, work_folder
+from etc_jax.data.parts import Part
 from etc_jax.data.schema import Schema
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.arrays import (
@@ -198,25 +198,20 @@ def build_windows(
     """
     path = pathlib.Path(path)
     fingerprint = source.fingerprint(tokenizer)
+    # Parts of another version are none of this one.
+    work = path.with_name(f".{path.name}-{FORMAT.version}-{fingerprint[:12]}")
+    facts: dict[str, Any] = {}
+
+    def write(folder: pathlib.Path) -> dict[str, Any] | None:
+        parts = parts_fn(folder / TOKENIZER, work)
+        with contextlib.closing(parts):
+            facts.update(_write(parts, tokenizer, folder, progress_fn))
+        facts.update(_describe(source, tokenizer, fingerprint), found=dict(found_fn()))
+        return facts if facts["counts"]["windows"] else None
+
+    FORMAT.build(path, work, tokenizer, write)
     if not FORMAT.is_at(path):
-        FORMAT.check_free(path)
-        # Parts of another version are none of this one.
-        work = path.with_name(f".{path.name}-{FORMAT.version}-{fingerprint[:12]}")
-        with work_folder(work):
-            if not FORMAT.is_at(path):  # nobody made it while this one waited
-                whole = new_folder(work / "whole")
-                tokenizer.save(whole / TOKENIZER)
-                parts = parts_fn(whole / TOKENIZER, work)
-                with contextlib.closing(parts):
-                    facts = _write(parts, tokenizer, whole, progress_fn)
-                facts |= _describe(source, tokenizer, fingerprint)
-                facts["found"] = dict(found_fn())
-                if facts["counts"]["windows"]:
-                    FORMAT.write_header(whole, facts)
-                    FORMAT.publish(whole, path)
-        if not FORMAT.is_at(path):
-            raise _no_window(facts)
-    remove_work_of(path)
+        raise _no_window(facts)
     _check_made(path, _describe(source, tokenizer, fingerprint))
     return WindowCache.open(path, tokenizer.fingerprint())
 

@@ -283,6 +283,7 @@ def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
     anchors = [
         i for i, p in enumerate(passages) if p.marks or p.is_support or p.is_gold
     ]
+    # The paragraphs around those that are marked stay unfolded.
     near = {i + k for i in anchors for k in range(-_NEAR, _NEAR + 1)}
     for is_near, group in itertools.groupby(range(count), near.__contains__):
         run = list(group)

@@ -66,6 +66,7 @@ def _font_size(box: Box, text: str) -> float:
     """That of the box, or less, for a text to have room."""
     # How wide all of it is, and its longest word, in heights of a letter.
     whole, word = (_LETTER * letters for letters in (len(text), _longest_word(text)))
+    # So many lines that letters of height / (lines * _LINE) take all of the width.
     lines = math.sqrt(whole * box.height / (_LINE * box.width))
     fits = (
         min(box.height / (n * _LINE), n * box.width / whole)
