@@ -200,8 +200,8 @@ def _keep_others(
     Raises:
       ValueError: if the new folder has a file of the same name.
     """
-    made = {path.relative_to(new).as_posix() for path in _files(new)}
-    for name in sorted(made - replaced):
+    new_names = {path.relative_to(new).as_posix() for path in _files(new)}
+    for name in sorted(new_names - replaced):
         if os.path.lexists(folder / name):
             raise ValueError(
                 f"{folder / name} is not one of the files that are replaced in "
@@ -245,12 +245,12 @@ def _move_newer(
     """Moves what others have written to the old folder since its files were linked."""
     for path in list(_files(old)):
         name = path.relative_to(old)
-        kept = folder / name
+        current = folder / name
         if name.as_posix() not in replaced and not (
-            os.path.lexists(kept) and os.path.samestat(path.lstat(), kept.lstat())
+            os.path.lexists(current) and os.path.samestat(path.lstat(), current.lstat())
         ):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(path, kept)
+            current.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, current)
 
 
 def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:

@@ -237,14 +237,15 @@ def _with_sled(folder: str, config: Any, changes: Mapping[str, Any]) -> Any:
 def _continued(model: LanguageModel, args: argparse.Namespace) -> Iterator[bytes]:
     """What follows the prompt; what is given is checked at once."""
     given = [n for n, usual in _OF_WRITERS.items() if getattr(args, n) != usual]
-    given += [f"{_SLED}{name}" for name in options.given(args, SledConfig(), _SLED)]
+    sled = options.from_flags(args, SledConfig(), _SLED)
+    given += [f"{_SLED}{name}" for name in sled]
     if given:
         listed = ", ".join(f"--{name}" for name in given)
         raise UserError(
             f"{args.model} is a language model, which does not take {listed}; leave "
             "it out, or name an encoder-decoder"
         )
-    how = options.given(args, _HOW)
+    how = options.from_flags(args, _HOW)
     if args.print_options:
         return _told(model.in_force(how, 1))
     if args.prompt_file is not None:
@@ -321,7 +322,7 @@ def _input_of(
 
 def _written(writer: TextWriter, args: argparse.Namespace) -> Iterator[bytes]:
     """What an encoder-decoder writes, line by line; see `_continued`."""
-    how = options.given(args, _HOW)
+    how = options.from_flags(args, _HOW)
     if args.print_options:
         return _told(writer.in_force(how))
     how = writer.options(how)
@@ -367,7 +368,7 @@ def generate(args: argparse.Namespace) -> Iterator[bytes]:
       RunError, ValueError, OSError: if something given is wrong; before compiling.
     """
     given = (args.model, args.step, args.first_id, args.begin_token, args.global_tokens)
-    model = open_model(*given, options.given(args, SledConfig(), _SLED))
+    model = open_model(*given, options.from_flags(args, SledConfig(), _SLED))
     if args.special_tokens_in_text:
         model = model.with_special_tokens()
     write = _continued if isinstance(model, LanguageModel) else _written

@@ -290,7 +290,7 @@ def run(args: argparse.Namespace) -> None:
       ValueError, OSError, parts.WorkerDiedError: as for `prepare`.
     """
     task = task_lib.named_task(args.task, args.format)
-    task = task.with_options(input_options.given(args, task.options))
+    task = task.with_options(input_options.from_flags(args, task.options))
     sizes = given_lengths(args, task)
     there = FORMAT.is_at(pathlib.Path(args.out))
     cache = prepare(

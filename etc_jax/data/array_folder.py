@@ -16,14 +16,14 @@ import logging
 import os
 import pathlib
 import shutil
-import tokenize
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from etc_jax.base import strict_json
+from etc_jax.data.parts import NUMPY_UNREADABLE, remove_work_of, work_folder
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 
 _LOG = logging.getLogger(__name__)
@@ -33,11 +33,6 @@ TOKENIZER = "tokenizer.json"
 _CHUNK_BYTES = 1 << 24
 _HEAD_BYTES = 128  # of the files that are written here, before the values
 _SEAL = "checksum"  # of the header itself
-# What numpy raises over the head of a damaged file, which it reads as Python.
-_UNREADABLE = (
-    *(OSError, ValueError, EOFError, TypeError, SyntaxError),
-    tokenize.TokenError,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +54,43 @@ class FolderFormat:
         """Whether there is a finished folder."""
         return (path / HEADER).exists()
 
-    def check_free(self, path: pathlib.Path) -> None:
+    def build(
+        self,
+        path: pathlib.Path,
+        work: pathlib.Path,
+        tokenizer: Tokenizer,
+        write_fn: Callable[[pathlib.Path], Mapping[str, Any] | None],
+    ) -> None:
+        """Makes a folder that appears whole or not at all, unless it is there.
+
+        Of several processes that want the same one, one makes it and the others wait.
+
+        Args:
+          path: of the folder.
+          work: hidden folder beside it; finished parts in it outlive errors and kills.
+          tokenizer: saved with it.
+          write_fn: writes the other files into a folder that has the tokenizer, and
+            gives the header's facts; None: there is nothing to keep.
+
+        Raises:
+          ValueError: if something else has the name.
+        """
+        if not self.is_at(path):
+            self._check_free(path)
+            with work_folder(work):
+                if not self.is_at(path):  # nobody made it while this one waited
+                    folder = work / "whole"
+                    if folder.exists():  # of a killed run
+                        shutil.rmtree(folder)
+                    folder.mkdir()
+                    tokenizer.save(folder / TOKENIZER)
+                    if (facts := write_fn(folder)) is None:
+                        return
+                    self.write_header(folder, facts)
+                    self._publish(folder, path)
+        remove_work_of(path)
+
+    def _check_free(self, path: pathlib.Path) -> None:
         """Raises ValueError if something stands there that is none and not empty."""
         if not path.is_dir():
             taken = path.exists()
@@ -69,7 +100,7 @@ class FolderFormat:
         if taken:
             raise self._foreign(path)
 
-    def publish(self, whole: pathlib.Path, path: pathlib.Path) -> None:
+    def _publish(self, whole: pathlib.Path, path: pathlib.Path) -> None:
         """Gives a finished folder its name.
 
         Raises:
@@ -160,6 +191,7 @@ class FolderFormat:
             checksums[name] = checksum(arrays[name])
             if wanted.get("checksum", checksums[name]) != checksums[name]:
                 raise _differs(file)
+        # Not of the path or the time: a copy of a folder has the same digest.
         facts = [header.get(x) for x in ("vocabulary", "schema")]
         text = json.dumps([*facts, kinds, checksums], sort_keys=True)
         return Contents(arrays, hashlib.sha256(text.encode()).hexdigest())
@@ -172,11 +204,11 @@ class FolderFormat:
 
     def check_made(self, path: pathlib.Path, fingerprint: str) -> None:
         """Raises ValueError if the folder is not that of a fingerprint."""
-        made = self.read_header(path)["fingerprint"]
-        if made != fingerprint:
+        actual = self.read_header(path)["fingerprint"]
+        if actual != fingerprint:
             raise ValueError(
                 f"{path} holds a {self.name} that was made differently (fingerprint "
-                f"{made[:12]}, wanted {fingerprint[:12]}; compare made_by in its "
+                f"{actual[:12]}, wanted {fingerprint[:12]}; compare made_by in its "
                 f"{HEADER}); choose another folder, or delete this one to build it "
                 "again"
             )
@@ -248,14 +280,6 @@ def load_tokenizer(path: pathlib.Path, header: Mapping[str, Any]) -> Tokenizer:
     return tokenizer
 
 
-def new_folder(path: pathlib.Path) -> pathlib.Path:
-    """An empty folder in place of what a killed run left."""
-    if path.exists():
-        shutil.rmtree(path)
-    path.mkdir()
-    return path
-
-
 class GrowingArray:
     """A one-dimensional .npy file that is appended to.
 
@@ -293,6 +317,7 @@ class GrowingArray:
         }
 
     def append(self, values: np.ndarray) -> None:
+        """Writes values `[k]`, cast to the dtype of the file, after those before."""
         data = np.ascontiguousarray(values, self.dtype).tobytes()
         self._file.write(data)
         self.checksum = zlib.crc32(data, self.checksum)
@@ -302,13 +327,14 @@ class GrowingArray:
         return self
 
     def __exit__(self, *error) -> None:
+        # The length is known only now; numpy left room for it in the header.
         self._file.seek(0)
         self._write_header()
         self._file.close()
 
 
 def map_array(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
-    """Maps a one-dimensional .npy file of a known type and length.
+    """Maps a .npy file `[length]` of a known type.
 
     Raises:
       ValueError: if it is missing, damaged or another one.
@@ -316,7 +342,7 @@ def map_array(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
     remedy = f"delete {file.parent} and build the cache again"
     try:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except _UNREADABLE as e:
+    except NUMPY_UNREADABLE as e:
         raise ValueError(f"{file} is damaged ({e}); {remedy}") from e
     if array.shape != (length,) or array.dtype != dtype:
         raise ValueError(
@@ -331,7 +357,7 @@ def map_array(file: pathlib.Path, dtype: str, length: int) -> np.ndarray:
 
 
 def checksum(array: np.ndarray) -> int:
-    """CRC-32 of the values of a one-dimensional array, as `GrowingArray` counts it."""
+    """CRC-32 of the values of an array `[k]`, as `GrowingArray` counts it."""
     step = max(_CHUNK_BYTES // array.itemsize, 1)
     crc = 0
     for start in range(0, len(array), step):

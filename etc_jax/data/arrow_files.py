@@ -147,6 +147,7 @@ def _parquet_batches(opened: Any) -> Iterator[Any]:
         group = file.metadata.row_group(number)
         columns = map(group.column, range(group.num_columns))
         packed = sum(column.total_compressed_size for column in columns)
+        # Before a row is unpacked: sizes are in the metadata.
         check_growth(packed, group.total_byte_size)
     yield from file.iter_batches(batch_size=_ROWS_AT_ONCE)
 
@@ -210,11 +211,11 @@ def _converters(types: ModuleType, schema: Any) -> dict[str, ConvertFn]:
         raise BadRecordError(
             "broken header", f"what `datasets` wrote of the columns: {e}; save it again"
         ) from e
-    made = {
+    by_name = {
         field.name: _converter(types, field.type, features.get(field.name))
         for field in schema
     }
-    return {name: fn for name, fn in made.items() if fn is not None}
+    return {name: fn for name, fn in by_name.items() if fn is not None}
 
 
 def _converter(types: ModuleType, kind: Any, feature: Any) -> ConvertFn | None:
@@ -225,6 +226,7 @@ def _converter(types: ModuleType, kind: Any, feature: Any) -> ConvertFn | None:
       kind: the type.
       feature: what `datasets` says of it; None if nothing.
     """
+    # A way of storage: values come out as those of the type within.
     if types.is_dictionary(kind):
         kind = kind.value_type
     if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":

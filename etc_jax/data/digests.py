@@ -58,8 +58,7 @@ def digest(path: str | os.PathLike) -> tuple[int, str]:
     """
     path = pathlib.Path(path)
     if not path.is_dir():
-        with open(path, "rb") as file:
-            return path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest()
+        return path.stat().st_size, sha256_of(path)
     total, whole = 0, hashlib.sha256()
     for file in sorted(inner for inner in path.rglob("*") if inner.is_file()):
         content = file.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,25 +26,23 @@ class Permutations:
         """
         self.size = size
         self._seed, self._source = seed, source
-        self._known: dict[int, np.ndarray] = {}
+        # Steps walk through epochs, so two permutations serve every batch.
+        self._drawn = functools.lru_cache(2)(self._draw)
 
     def locate(self, position: int) -> tuple[int, int]:
         """(epoch, item) at a position of the endless row of epochs."""
-        epoch, place = divmod(position, self.size)
-        return epoch, int(self(epoch)[place])
+        epoch, offset = divmod(position, self.size)
+        return epoch, int(self(epoch)[offset])
 
     def __call__(self, epoch: int) -> np.ndarray:
         """The items of an epoch in order: int `[size]`."""
-        found = self._known.get(epoch)
-        if found is None:
-            rng = masking.generator(
-                self._seed, epoch, 0, stream=masking.PERMUTATION, source=self._source
-            )
-            found = rng.permutation(self.size)
-            # Steps walk through epochs, so two permutations serve every batch.
-            last = {e: self._known[e] for e in list(self._known)[-1:]}
-            self._known = last | {epoch: found}
-        return found
+        return self._drawn(epoch)
+
+    def _draw(self, epoch: int) -> np.ndarray:
+        rng = masking.generator(
+            self._seed, epoch, 0, stream=masking.PERMUTATION, source=self._source
+        )
+        return rng.permutation(self.size)
 
 
 class Epochs:
@@ -76,21 +75,30 @@ class Epochs:
         return -(-self._size // self._batch_size)
 
     def items(self, step: int, rows: BatchRows = None) -> list[int | None]:
-        """The item of each row at a step; None for padding.
+        """The item of each row at a step, b of them; None for padding.
+
+        Args:
+          step: 0, 1, ...
+          rows: which rows, such as int `[b]`; None: all of the batch.
 
         Raises:
           IndexError: if the step or a row is out of range.
         """
         if self._evaluation:
             check_step(step, self.steps)
-        found = positions(step, self._batch_size, rows)
+        row_positions = positions(step, self._batch_size, rows)
         if self._evaluation:
-            return [x if x < self._size else None for x in found]
-        return [self._permutation.locate(x)[1] for x in found]
+            return [x if x < self._size else None for x in row_positions]
+        return [self._permutation.locate(x)[1] for x in row_positions]
 
 
 def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
-    """The positions of the data that the batch of a step holds.
+    """The positions of the data that the batch of a step holds, one a row.
+
+    Args:
+      step: 0, 1, ...
+      batch_size: rows of a whole batch.
+      rows: which rows, such as int `[b]`; None: all of them.
 
     Raises:
       IndexError: if the step is negative, or a row is out of range.

@@ -61,13 +61,13 @@ def max_record_bytes() -> int:
     Raises:
       ValueError: if the environment's `ETC_JAX_MAX_RECORD_MB` is no such number.
     """
-    given = os.environ.get(VARIABLE) or str(DEFAULT_MAX_RECORD_MB)
-    if not (given.isascii() and given.isdecimal() and 0 < int(given) < 10**6):
+    text = os.environ.get(VARIABLE) or str(DEFAULT_MAX_RECORD_MB)
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**6):
         raise ValueError(
-            f"{VARIABLE} is {given!r} in the environment; expected a whole number of "
+            f"{VARIABLE} is {text!r} in the environment; expected a whole number of "
             f"megabytes, 1 or more (default: {DEFAULT_MAX_RECORD_MB})"
         )
-    return int(given) * 1_000_000
+    return int(text) * 1_000_000
 
 
 def too_large(kind: str, what: str, size: int) -> BadRecordError:
@@ -189,6 +189,7 @@ def lines(file: BinaryIO) -> Iterator[tuple[int, bytes | BadRecordError]]:
             yield number, line
             continue
         size = len(line)
+        # Read on to its end, or the rest would pass for a line.
         while line and not line.endswith(b"\n"):
             line = file.readline(CHUNK_BYTES)
             size += len(line)

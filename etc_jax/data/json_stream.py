@@ -46,14 +46,14 @@ class JsonStream:
     def _grow(self) -> None:
         """Takes in as much again, so that trying again and again stays linear."""
         self._lines = self.line
-        kept = self._text[self._at :]
+        rest = self._text[self._at :]
         more, size = [], 0
-        while size <= len(kept) and not self._ended:
+        while size <= len(rest) and not self._ended:
             piece = next(self._pieces, None)
             self._ended = piece is None
             more.append(piece or "")
             size += len(more[-1])
-        self._text, self._at = kept + "".join(more), 0
+        self._text, self._at = rest + "".join(more), 0
 
     def peek(self) -> str:
         """The next character that is no white space; empty at the end."""
@@ -65,14 +65,14 @@ class JsonStream:
 
     def take(self, marks: str) -> str:
         """Moves over one of some characters, which must be next."""
-        found = self.peek()
-        if found and found in marks:
+        next_character = self.peek()
+        if next_character and next_character in marks:
             self._at += 1
-            return found
-        got = repr(found) if found else "the end"
+            return next_character
+        got = repr(next_character) if next_character else "the end"
         expected = " or ".join(map(repr, marks))
         raise BadJsonError(
-            BROKEN if found else CUT_SHORT,
+            BROKEN if next_character else CUT_SHORT,
             f"{got} in line {self.line}, expected {expected}",
         )
 
@@ -161,11 +161,11 @@ class JsonStream:
 
     def skip_to_line_with_brace(self) -> None:
         """Moves to the next line that begins with a brace, or to the end."""
-        while (found := self._text.find("\n{", self._at)) < 0:
+        while (start := self._text.find("\n{", self._at)) < 0:
             if self._ended:
                 self._at = len(self._text)
                 return
             # The last character may be the end of the line before.
             self._at = max(self._at, len(self._text) - 1)
             self._grow()
-        self._at = found + 1
+        self._at = start + 1

@@ -109,6 +109,7 @@ class Mixture:
         sources = rng.permutation(in_order)
         indices = np.empty_like(sources)
         for source, count in enumerate(counts.tolist()):
+            # Draws of a source are numbered in the order of positions.
             indices[sources == source] = first[source] + np.arange(count)
         return MixtureBlock(sources, indices)
 
@@ -119,37 +120,10 @@ class Mixture:
         counts = [math.floor(quota) for quota in quotas]
         remainders = [q - c for q, c in zip(quotas, counts, strict=True)]
         largest_first = sorted(range(len(quotas)), key=lambda i: -remainders[i])
+        # What rounding down has left goes to the largest remainders.
         for source in largest_first[: total - sum(counts)]:
             counts[source] += 1
         return np.array(counts, np.int64)
-
-
-def proportional_weights(
-    sizes: Sequence[int], *, maximum: int | None = None, temperature: float = 1.0
-) -> list[float]:
-    """Weights from the sizes of the sources: `min(size, maximum) ** (1 / temperature)`.
-
-    As `seqio.mixing_rate_num_examples` (Raffel et al. 2020, section 3.5.2): a maximum
-    keeps the largest sources from drowning the others, a temperature above 1 evens
-    the weights out.
-
-    Args:
-      sizes: examples (or tokens) of each source.
-      maximum: larger sizes count as this.
-      temperature: 1 for proportional weights; the larger, the more equal.
-
-    Raises:
-      ValueError: if an argument is out of range.
-    """
-    if maximum is not None and maximum < 1:
-        raise ValueError(f"maximum must be 1 or more, or None, got {maximum}")
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise ValueError(f"temperature must be a positive number, got {temperature}")
-    for number, size in enumerate(sizes):
-        if size < 1:
-            raise ValueError(f"source {number} has size {size}; leave empty ones out")
-    most = math.inf if maximum is None else maximum
-    return [float(min(size, most)) ** (1.0 / temperature) for size in sizes]
 
 
 def _shares(weights: Sequence[float]) -> list[Fraction]:

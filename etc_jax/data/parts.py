@@ -43,11 +43,13 @@ _LOCK = "lock"
 # would be held in memory, where articles are ten times as large.
 PART_BYTES = 1 << 21
 _PART_RECORDS = 1 << 12
-# What numpy and zipfile raise over a damaged archive; RuntimeError: it is encrypted.
-_UNREADABLE = (
-    *(OSError, ValueError, KeyError, EOFError, TypeError, SyntaxError),
-    *(RuntimeError, zipfile.BadZipFile, tokenize.TokenError),
+# What numpy raises over the head of a damaged file, which it reads as Python.
+NUMPY_UNREADABLE = (
+    *(OSError, ValueError, EOFError, TypeError, SyntaxError),
+    tokenize.TokenError,
 )
+# Of an archive; RuntimeError: it is encrypted.
+_UNREADABLE = (*NUMPY_UNREADABLE, KeyError, RuntimeError, zipfile.BadZipFile)
 
 Item = Any
 
@@ -156,6 +158,7 @@ def make_parts(
             reused += finished
             job = None if finished else submit(file, digest, items)
             waiting.append((file, digest, job))
+            # Or they would be held until the next part is cut.
             del items, job
             if len(waiting) > 2 * workers:  # enough that no worker ever waits
                 yield take()
@@ -242,6 +245,7 @@ def _hold(folder: pathlib.Path, *, waits: bool = True) -> TextIO:
                 lock.close()
                 raise
             _LOG.warning("another process works in %s: waiting for it", folder)
+            # Without LOCK_NB: this waits.
             fcntl.flock(lock, fcntl.LOCK_EX)
         if is_at(lock.fileno(), folder / _LOCK):
             return lock
@@ -255,9 +259,9 @@ def remove_work_of(path: pathlib.Path) -> None:
       path: of the finished folder; runs that want the same one with other arguments
         work in hidden folders beside it, `.NAME-DIGEST`. Those that do now keep theirs.
     """
-    own = re.compile(rf"\.{re.escape(path.name)}-(\d+-)?[0-9a-f]{{12}}")
+    work_name = re.compile(rf"\.{re.escape(path.name)}-(\d+-)?[0-9a-f]{{12}}")
     for folder in path.parent.iterdir():
-        if not (own.fullmatch(folder.name) and (folder / _LOCK).is_file()):
+        if not (work_name.fullmatch(folder.name) and (folder / _LOCK).is_file()):
             continue
         try:
             lock = _hold(folder, waits=False)

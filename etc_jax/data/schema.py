@@ -87,8 +87,8 @@ class Field(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """As JSON values, without what is as by default."""
         usual = Field._field_defaults
-        found = {k: x for k, x in self._asdict().items() if x != usual[k]}
-        return {"axis": self.axis, "dtype": self.dtype, **found}
+        changed = {k: x for k, x in self._asdict().items() if x != usual[k]}
+        return {"axis": self.axis, "dtype": self.dtype, **changed}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Field:
@@ -115,8 +115,8 @@ class Schema:
       marks: for each axis, the array that is padding where a row has nothing.
       tables: of arrays of ids, the field of the model's config that has the number of
         rows of their table.
-      places: of arrays of places, the axis they are on; -1 is none where that is the
-        padding.
+      positions: of arrays of positions, the axis they are on; -1 is none where that is
+        the padding.
       optional: what a batch may be without.
       groups: by name, what the arrays below it are put into, other than a dict.
     """
@@ -127,7 +127,7 @@ class Schema:
     text: tuple[str, ...]
     marks: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    places: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    positions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     groups: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
 
@@ -141,36 +141,36 @@ class Schema:
         return sum(lengths[axis] for axis in self.text)
 
     def empty(self, rows: int, lengths: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """Rows of padding, by name."""
+        """Rows of padding, `[rows, length, *shape]` by name; see `Field.empty`."""
         return {name: field.empty(rows, lengths) for name, field in self.fields.items()}
 
     def extended(
-        self, fields: Mapping[str, Field], places: Mapping[str, str] | None = None
+        self, fields: Mapping[str, Field], positions: Mapping[str, str] | None = None
     ) -> Schema:
-        """The same with further inputs, and of those that are places, their axis."""
+        """The same with further inputs, and of those that are positions, their axis."""
         return dataclasses.replace(
             self,
             fields={**self.fields, **fields},
-            places={**self.places, **(places or {})},
+            positions={**self.positions, **(positions or {})},
         )
 
     def smallest(self, **lengths: int) -> dict[str, Any]:
         """A batch of one row, for shapes of parameters; 1 place an axis by default."""
-        found = self.empty(1, {**dict.fromkeys(self.lengths, 1), **lengths})
-        return self.batch({k: x for k, x in found.items() if k not in self.optional})
+        arrays = self.empty(1, {**dict.fromkeys(self.lengths, 1), **lengths})
+        return self.batch({k: x for k, x in arrays.items() if k not in self.optional})
 
     def batch(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The batch of arrays by name: those with a path go into dicts and groups."""
-        found: dict[str, Any] = {}
+        batch: dict[str, Any] = {}
         for path, array in arrays.items():
             *above, name = path.split(SEPARATOR)
-            place = found
+            group_of = batch
             for group in above:
-                place = place.setdefault(group, {})
-            place[name] = array
+                group_of = group_of.setdefault(group, {})
+            group_of[name] = array
         for group, make in self.groups.items():
-            found[group] = make(**found[group])
-        return found
+            batch[group] = make(**batch[group])
+        return batch
 
     # --- of windows -------------------------------------------------------------------
 
@@ -198,16 +198,16 @@ class Schema:
         Raises:
           ValueError: if its arrays do not agree.
         """
-        found: dict[str, tuple[str, int]] = {}
+        lengths: dict[str, tuple[str, int]] = {}
         for name, value in window.arrays().items():
             axis, length = self.fields[name].axis, len(value)
-            first, known = found.setdefault(axis, (name, length))
-            if length != known:
+            first, expected = lengths.setdefault(axis, (name, length))
+            if length != expected:
                 raise ValueError(
                     f"{name} has {length} places, but {first}, which runs along the "
-                    f"same axis, {known}"
+                    f"same axis, {expected}"
                 )
-        return {axis: length for axis, (_, length) in found.items()}
+        return {axis: length for axis, (_, length) in lengths.items()}
 
     def _field_of_extra(self, name, value, window, lengths) -> Field:
         group = name.partition(SEPARATOR)[0]
@@ -234,15 +234,15 @@ class Schema:
         """
         needed = (name for name in self.fields if name not in self.optional)
         if lacking := [name for name in needed if at(batch, name) is None]:
-            there = ", ".join(sorted(batch))
-            return [f"the batch lacks {', '.join(lacking)}; it has {there}"]
-        found = list(self._wrong_shapes(batch))
+            names = ", ".join(sorted(batch))
+            return [f"the batch lacks {', '.join(lacking)}; it has {names}"]
+        messages = list(self._wrong_shapes(batch))
         for name, field in self.tables.items():
-            found += self._wrong_ids(batch, name, model, field)
-        for name, axis in self.places.items():
+            messages += self._wrong_ids(batch, name, model, field)
+        for name, axis in self.positions.items():
             if at(batch, name) is not None:
-                found += self._wrong_places(batch, name, axis)
-        return found
+                messages += self._wrong_positions(batch, name, axis)
+        return messages
 
     def length(self, batch: Mapping[str, Any], axis: str) -> int:
         """Places along an axis of a batch."""
@@ -250,16 +250,17 @@ class Schema:
         return at(batch, next(names)).shape[1]
 
     def _wrong_shapes(self, batch: Mapping[str, Any]) -> Iterator[str]:
-        found: dict[str | None, tuple[str, int]] = {}
+        lengths: dict[str | None, tuple[str, int]] = {}
         for name, field in self.fields.items():
             if (array := at(batch, name)) is None:
                 continue
+            # None stands for the rows, which all arrays have.
             axes = (None,) if field.axis is None else (None, field.axis)
             for axis, length in zip(axes, array.shape, strict=False):
-                first, known = found.setdefault(axis, (name, length))
-                if length != known:
+                first, expected = lengths.setdefault(axis, (name, length))
+                if length != expected:
                     along = "rows" if axis is None else f"places along {axis}"
-                    yield f"{name} has {length} {along}, but {first} has {known}"
+                    yield f"{name} has {length} {along}, but {first} has {expected}"
 
     def _wrong_ids(self, batch, name: str, model: Any, field: str) -> Iterator[str]:
         rows = getattr(model, field)
@@ -276,7 +277,8 @@ class Schema:
             f"{remedy}"
         )
 
-    def _wrong_places(self, batch, name: str, axis: str) -> Iterator[str]:
+    def _wrong_positions(self, batch, name: str, axis: str) -> Iterator[str]:
+        # Padding of -1 stands for no position, any other is one.
         least, length = min(self.fields[name].padding, 0), self.length(batch, axis)
         low, high = int(batch[name].min()), int(batch[name].max())
         if low < least or high >= length:
@@ -310,27 +312,28 @@ class Schema:
 
 def at(batch: Mapping[str, Any], path: str) -> Any:
     """An array of a batch by its name; None if it is not there."""
-    found: Any = batch
+    node: Any = batch
     for name in path.split(SEPARATOR):
-        get = found.get if isinstance(found, Mapping) else vars(found).get
-        if (found := get(name)) is None:
+        # Groups are objects such as `Structure`, others dicts.
+        get = node.get if isinstance(node, Mapping) else vars(node).get
+        if (node := get(name)) is None:
             return None
-    return found
+    return node
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """The arrays of dicts in dicts, by their paths."""
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{before}{name}{SEPARATOR}")
+            arrays |= flat(value, f"{before}{name}{SEPARATOR}")
         else:
-            found[f"{before}{name}"] = value
-    return found
+            arrays[f"{before}{name}"] = value
+    return arrays
 
 
 def arrays_of(window: Any) -> dict[str, np.ndarray]:
-    """All arrays of a window by their names in a batch; see `Window`."""
+    """All arrays of a window, `[length, ...]` by their names in a batch."""
     labels = {_label(name): value for name, value in window.labels.items()}
     return {**window.arrays(), **labels, **flat(window.extra)}
 
@@ -343,8 +346,8 @@ def stacked(windows: Sequence[Any]) -> dict[str, Any]:
     """
     if not windows:
         raise ValueError("no window to make a batch of; expected at least one")
-    found = [{**window.arrays(), **flat(window.extra)} for window in windows]
-    arrays = {name: np.stack([x[name] for x in found]) for name in found[0]}
+    inputs = [{**window.arrays(), **flat(window.extra)} for window in windows]
+    arrays = {name: np.stack([x[name] for x in inputs]) for name in inputs[0]}
     return windows[0].schema.batch(arrays)
 
 

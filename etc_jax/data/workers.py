@@ -115,8 +115,10 @@ class WorkerReader:
 
     def _next(self, step: int, rows: Any) -> Any:
         expected = self._pending[0][0] if self._pending else None
+        # Arrays have no single answer to ==.
         same_rows = pickle.dumps(rows) == pickle.dumps(self._rows)
         if step != expected or not same_rows:
+            # What was built ahead is of other steps.
             while self._pending:
                 self._pending.popleft()[1].cancel()
             self._rows = rows

@@ -25,7 +25,7 @@ def of_one_setting(
     def decode(
         outputs: Any, windows: Sequence[Window], settings: Sequence[None] = (None,)
     ) -> list[list[Any]]:
-        return [[said] * len(settings) for said in read(outputs, windows)]
+        return [[prediction] * len(settings) for prediction in read(outputs, windows)]
 
     return decode
 
@@ -38,7 +38,7 @@ def check_outputs(
     """Checks that there is a row of finite logits for each window.
 
     Args:
-      arrays: logits by name; "" where there is only one array.
+      arrays: logits `[windows, ...]` by name; "" where there is only one array.
       windows: that they should be of, in order.
       shapes: of one row of each array.
 
@@ -92,6 +92,6 @@ def one_hot(windows: Sequence[Window], label: str, number: int) -> np.ndarray:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities over all entries of an array, float64 of its shape."""
+    """Probabilities over all entries of logits `[...]`: float64 of that shape."""
     odds = np.exp(np.float64(logits) - np.max(logits))
     return odds / np.sum(odds)

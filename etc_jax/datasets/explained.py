@@ -25,7 +25,7 @@ class Wording:
       question: over the question.
       answer: over the answer; "" if candidates or documents say all of it.
       reference: over what the answer should be, where that is shown.
-      places: over the list of the places that an answer rests on; "" for no list.
+      support: over the list of the passages that an answer rests on; "" for no list.
       candidates: over the candidates, of which `{}` is the number.
       drawing: over the drawing of a document, if it has one.
       legend: at the end of the page; "" for none.
@@ -38,7 +38,7 @@ class Wording:
     question: str = "Question"
     answer: str = "Answer"
     reference: str = "Gold answer"
-    places: str = "Resting on"
+    support: str = "Resting on"
     candidates: str = "Among {} candidates"
     drawing: str = "As it is laid out"
     legend: str = "Marked: the answer. Tinted: what supports it."
@@ -214,8 +214,8 @@ class Explained:
             lines += [_wrapped("", f"and {more} more")] if more > 0 else []
         for document, number in self.supporting():
             passage = document.passages[number]
-            found = f"{document.title.text}: {passage.text.strip()}"
-            lines.append(_wrapped(_number(passage), found))
+            line = f"{document.title.text}: {passage.text.strip()}"
+            lines.append(_wrapped(_number(passage), line))
         return "\n".join([_one_line(self.id), *lines])
 
     def as_json(self) -> dict[str, Any]:
@@ -228,28 +228,28 @@ class Explained:
             }
             for document, number in self.supporting()
         ]
-        found = {"id": self.id, "question": self.question, "answer": self.answer}
+        fields = {"id": self.id, "question": self.question, "answer": self.answer}
         if self.reference is not None:
-            found["reference"] = self.reference
+            fields["reference"] = self.reference
         if self.score is not None:
-            found["score"] = self.score
+            fields["score"] = self.score
         if self.prediction is not None:
-            found["prediction"] = self.prediction
+            fields["prediction"] = self.prediction
         if self.candidates:
             candidates = [
                 {"text": x.text, "probability": x.probability} for x in self.candidates
             ]
-            return {**found, "candidates": candidates}
-        return {**found, "support": support}
+            return {**fields, "candidates": candidates}
+        return {**fields, "support": support}
 
 
 def _as_json(document: ExplainedDocument, passage: Passage) -> dict[str, Any]:
     # Lines and cells of a paragraph are for the eye.
     text = passage.text.translate(_AS_SPACES) if document.paragraphs else passage.text
-    found = {"text": text}
+    fields = {"text": text}
     if passage.score is not None:
-        return {**found, "score": passage.score}
-    return {**found, "probability": passage.probability}
+        return {**fields, "score": passage.score}
+    return {**fields, "probability": passage.probability}
 
 
 def score_text(score: float) -> str:

@@ -91,6 +91,7 @@ WHOLE = whole()
 def number(value: Any, what: str) -> float:
     """A finite number."""
     is_number = type(value) in (int, float)
+    # NaN, which json reads, is in no range.
     if not is_number or not -_MOST_NUMBER < value < _MOST_NUMBER:
         raise wrong_type(value, what, "a finite number")
     return value

@@ -39,6 +39,6 @@ def has_member(path: str | os.PathLike, name: str) -> bool:
     False for a file that cannot be read so far: its reader says what is wrong.
     """
     try:
-        return any(found == name for found, _ in read_members(path))
+        return any(member == name for member, _ in read_members(path))
     except (BadRecordError, OSError):
         return False

@@ -34,8 +34,8 @@ class Lengths:
         for start in range(0, len(offsets) - 1, _CHUNK):
             part = offsets[start : start + _CHUNK + 1]
             lengths = np.diff(part if of is None else of[part])
-            found = zip(*np.unique(lengths, return_counts=True), strict=True)
-            self._counts.update({int(length): int(count) for length, count in found})
+            counts = zip(*np.unique(lengths, return_counts=True), strict=True)
+            self._counts.update({int(length): int(count) for length, count in counts})
 
     @property
     def number(self) -> int:

@@ -52,10 +52,10 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TokenizedText]:
       ValueError: if the pieces of a text do not spell it.
     """
     try:
-        found = tokenizer.encode_with_offsets(texts)
+        encoded = tokenizer.encode_with_offsets(texts)
     except NoUnicodeError as e:
         raise BadRecordError("no Unicode", str(e)) from e
-    return [TokenizedText(t, *encoded) for t, encoded in zip(texts, found, strict=True)]
+    return [TokenizedText(t, *pieces) for t, pieces in zip(texts, encoded, strict=True)]
 
 
 def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
@@ -65,8 +65,8 @@ def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
       BadRecordError: as for `encode`.
     """
     counts = collections.Counter(texts)
-    found = encode(tokenizer, list(counts))
-    return sum(len(pieces) * counts[pieces.text] for pieces in found)
+    encoded = encode(tokenizer, list(counts))
+    return sum(len(pieces) * counts[pieces.text] for pieces in encoded)
 
 
 def surfaces(tokenizer: SentencePieceTokenizer, pieces: TokenizedText) -> list[str]:

@@ -123,13 +123,15 @@ def _of_value(hint: Any) -> Any:
     return kinds[0] if len(kinds) == 1 else hint
 
 
-def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str, Any]:
+def from_flags(
+    args: argparse.Namespace, options: Any, section: str = ""
+) -> dict[str, Any]:
     """Those that a command line of `add_flags` has, by name.
 
     Raises:
       ValueError: if a file that one names cannot be read.
     """
-    found = {}
+    values = {}
     for field in dataclasses.fields(options):
         flag = f"{section}{field.name}"
         if (value := getattr(args, flag)) is None:
@@ -139,8 +141,8 @@ def given(args: argparse.Namespace, options: Any, section: str = "") -> dict[str
                 value = read(value)
             except ValueError as error:
                 raise ValueError(f"--{flag}: {error}") from error
-        found[field.name] = value
-    return found
+        values[field.name] = value
+    return values
 
 
 def parsed(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
@@ -149,13 +151,13 @@ def parsed(options: Any, texts: Sequence[str]) -> Mapping[str, Any]:
     Raises:
       ValueError: if a text has another form, or a value is not of the option's type.
     """
-    found = {}
+    values = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"option {text!r}; expected NAME=VALUE, as stride=256")
-        found[name] = _value(options, name, value)
-    return found
+        values[name] = _value(options, name, value)
+    return values
 
 
 def _value(options: Any, name: str, text: str) -> Any:
@@ -173,11 +175,11 @@ def _value(options: Any, name: str, text: str) -> Any:
     kinds = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
         # Caches have it as JSON; one may be called "true".
-        found = text if text in kinds else _unquoted(text)
-        if found not in kinds:
+        choice = text if text in kinds else _unquoted(text)
+        if choice not in kinds:
             listed = " or ".join(map(str, kinds))
             raise ValueError(f"option {name} is {text!r}; expected {listed}")
-        return found
+        return choice
     if typing.get_origin(hint) is tuple:
         try:
             return _names(text)
@@ -206,10 +208,10 @@ def _range(text: str) -> tuple[int, int]:
     Raises:
       argparse.ArgumentTypeError: if it is something else.
     """
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"must be like 2 or 2-3, got {text!r}")
-    return int(found[1]), int(found[2] or found[1])
+    return int(match[1]), int(match[2] or match[1])
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -221,11 +223,11 @@ def _names(text: str) -> tuple[str, ...]:
     if not text.startswith("["):
         return tuple(text.split(","))
     try:
-        found = strict_json.loads(text)
+        names = strict_json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(x, str) for x in names):
         raise argparse.ArgumentTypeError(
             f"is {text:.60}; expected names joined by commas, or a JSON list of strings"
         )
-    return tuple(found)
+    return tuple(names)

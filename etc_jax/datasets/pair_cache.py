@@ -76,10 +76,10 @@ def _encoder(tokenizer: Tokenizer, options: PairOptions) -> parts.MakeFn:
         windows = []
         for pair in pairs:
             try:
-                found = encoded(pair, tokenizer, options)
+                tokens = encoded(pair, tokenizer, options)
             except BadRecordError as e:
                 raise e.at(pair.id) from e
-            windows.append(whole_window(pair, found.ids, found.marks, found.target))
+            windows.append(whole_window(pair, tokens.ids, tokens.marks, tokens.target))
         return part_of(windows, tokenizer.vocab_size, len(pairs), LeftOut())
 
     return make

@@ -164,6 +164,7 @@ def encoded(
     if options.prefix_every:
         ids = _in_blocks(before or first, source.ids, end, options.prefix_every)
         return EncodedPair(ids, [1] * len(ids), written, len(whole))
+    # A prefix with places of its own is padded, so that all inputs begin alike.
     empty = options.prefix_length - len(before)
     text = [*first, *source.ids, end]
     marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]

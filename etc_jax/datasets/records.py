@@ -159,8 +159,8 @@ def read_records(
     for path in paths:
         try:
             for number, value in read_fn(path):
-                place = (os.fspath(path), number)
-                record = _checked(value, parse, place, seen, problems)
+                location = (os.fspath(path), number)
+                record = _checked(value, parse, location, seen, problems)
                 if record is not None:
                     yield record
         except BadRecordError as e:
@@ -199,9 +199,9 @@ def _read_with(
     return read_records(paths, parse_fn, problems, read_fn)
 
 
-def _checked(value, parse, place: RecordLocation, seen: _Seen, problems):
+def _checked(value, parse, location: RecordLocation, seen: _Seen, problems):
     """The record, or None if it was counted as unusable."""
-    where = _spelled(place)
+    where = _spelled(location)
 
     def note(kind: str, message: str) -> None:
         if problems is not None:
@@ -221,7 +221,7 @@ def _checked(value, parse, place: RecordLocation, seen: _Seen, problems):
         problems.add(e.at(where))
         problems.lost += not isinstance(e, PassedOverError)
         return None
-    seen.add(record.id, place)
+    seen.add(record.id, location)
     if problems is not None:
         problems.read += 1
     return record
@@ -232,22 +232,22 @@ class _Seen:
 
     def __init__(self):
         self._paths: list[str] = []
-        self._places: dict[int, int] = {}
+        self._packed: dict[int, int] = {}
 
     def find(self, name: str) -> RecordLocation | None:
         """The first place of an id; None if it is new."""
-        if (place := self._places.get(hash(name))) is None:
+        if (packed := self._packed.get(hash(name))) is None:
             return None
-        number, path = divmod(place, _MOST_PATHS)
+        number, path = divmod(packed, _MOST_PATHS)
         return self._paths[path], number
 
-    def add(self, name: str, place: RecordLocation) -> None:
-        path, number = place
+    def add(self, name: str, location: RecordLocation) -> None:
+        path, number = location
         if path not in self._paths[-1:]:
             self._paths.append(path)
         # One number takes half of the memory of a pair.
-        self._places[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
+        self._packed[hash(name)] = number * _MOST_PATHS + len(self._paths) - 1
 
 
-def _spelled(place: RecordLocation) -> str:
-    return f"{place[0]}, record {place[1]}"
+def _spelled(location: RecordLocation) -> str:
+    return f"{location[0]}, record {location[1]}"

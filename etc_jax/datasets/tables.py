@@ -77,8 +77,8 @@ class TableOptions(InputOptions):
     quotes: bool = True
 
     def __post_init__(self):
-        found = _NAMED.get(self.delimiter, self.delimiter)
-        if len(found) > 1 or found in (_QUOTE, "\n", "\r", "\0"):
+        delimiter = _NAMED.get(self.delimiter, self.delimiter)
+        if len(delimiter) > 1 or delimiter in (_QUOTE, "\n", "\r", "\0"):
             raise ValueError(
                 f"delimiter is {self.delimiter!r}; expected one character that is no "
                 'quote and ends no line, or "tab"'

@@ -37,12 +37,12 @@ def only(of_windows: Sequence[Any]) -> Any:
     Raises:
       ValueError: if there is not just one.
     """
-    [said] = of_windows
-    return said
+    [decoded] = of_windows
+    return decoded
 
 
-def nothing_beside(path: str | os.PathLike) -> Sequence[str]:
-    """`DataSet.beside` of a data set whose files are read by themselves: no file."""
+def no_companions(path: str | os.PathLike) -> Sequence[str]:
+    """`DataSet.companions` where each file is read by itself: no file."""
     del path
     return ()
 
@@ -61,7 +61,7 @@ class DataSet:
       release: path -> (number from 1, what `parse` takes, or a BadRecordError) of each
         record of an official file, None if it is not one; None: official files are
         JSON arrays or lines of what `parse` takes.
-      beside: path -> further files that are read where this one is given.
+      companions: path -> further files that are read where this one is given.
       measure: the official metric that a setting is chosen by; higher is better.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds: a
@@ -98,7 +98,9 @@ class DataSet:
     read: Callable[[Sequence[str | os.PathLike], Problems | None], Iterator[Any]]
     parse: Callable[[Any, Note], Any]
     release: Callable[[str], Iterator[tuple[int, Any]] | None] | None = None
-    beside: Callable[[str | os.PathLike], Sequence[str | os.PathLike]] = nothing_beside
+    companions: Callable[[str | os.PathLike], Sequence[str | os.PathLike]] = (
+        no_companions
+    )
     measure: str
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
@@ -135,6 +137,7 @@ class DataSet:
             for cls, part in parts
             for field in dataclasses.fields(cls)
         }
+        # Options may replace fields, such as the names of classes.
         fields |= fields["options"].task_fields()
         return Task(**fields, format=format)
 
@@ -246,11 +249,12 @@ class Task(DataSet, Form):
         """
         setting = self.setting if setting is None else setting
         of_record: dict[str, list[Decoded]] = {}
-        for window, [said] in zip(
+        for window, [decoded] in zip(
             windows, self.decode(outputs, windows, (setting,)), strict=True
         ):
-            of_record.setdefault(window.record.id, []).append(said)
-        return {name: self.pool(said) for name, said in of_record.items()}
+            # A record may have several windows, which are neighbours.
+            of_record.setdefault(window.record.id, []).append(decoded)
+        return {name: self.pool(decoded) for name, decoded in of_record.items()}
 
     def upper_bound(
         self,
@@ -331,7 +335,7 @@ class Task(DataSet, Form):
 
     def all_read(self, paths: Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
         """Some files and those that are read beside them, each once."""
-        every = (file for path in paths for file in (path, *self.beside(path)))
+        every = (file for path in paths for file in (path, *self.companions(path)))
         return list({os.fspath(file): file for file in every}.values())
 
     @property
@@ -347,8 +351,8 @@ class Task(DataSet, Form):
 
     def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """What makes windows those that they are; see `InputOptions.shaping`."""
-        found = self.options.shaping(sizes)
-        return {k: x for k, x in found.items() if k not in self.drawn_by}
+        shaping = self.options.shaping(sizes)
+        return {k: x for k, x in shaping.items() if k not in self.drawn_by}
 
     def with_options(self, values: Mapping[str, Any]) -> Task:
         """The same with some options changed.
@@ -357,18 +361,19 @@ class Task(DataSet, Form):
           ValueError: if there is no such option, or it does not take the value.
         """
         if foreign := sorted(values.keys() - self.option_values.keys()):
-            there = ", ".join(self.option_values) or "none at all"
+            option_names = ", ".join(self.option_values) or "none at all"
             raise ValueError(
-                f"{self.name} has no option {', '.join(foreign)}; there are: {there}"
+                f"{self.name} has no option {', '.join(foreign)}; there are: "
+                f"{option_names}"
             )
         if not values:
             return self
         options = dataclasses.replace(self.options, **values)
-        given = {
+        bound = {
             name: functools.partial(getattr(self, name), options=options)
             for name in options.given_to
         }
-        fields = {**given, **options.task_fields()}
+        fields = {**bound, **options.task_fields()}
         return dataclasses.replace(self, options=options, **fields)
 
     def completed(self, paths: Sequence[str | os.PathLike]) -> Task:
@@ -395,15 +400,15 @@ def find(name: str) -> DataSet:
       ValueError: naming those there are, or if the data set has another name.
     """
     try:
-        found = registry.lookup("data_set", name)
+        data_set = registry.lookup("data_set", name)
     except KeyError as error:
         raise ValueError(error.args[0]) from error
-    if found.name != name:  # caches and configs would disagree
+    if data_set.name != name:  # caches and configs would disagree
         raise ValueError(
-            f"the data set that is registered as {name!r} has the name {found.name!r}; "
-            "make them equal"
+            f"the data set that is registered as {name!r} has the name "
+            f"{data_set.name!r}; make them equal"
         )
-    return found
+    return data_set
 
 
 def find_task(name: str, format: str | None = None) -> Task:

@@ -20,7 +20,7 @@ WORDING = Wording(
     question="Record",
     answer="Output",
     reference="Reference",
-    places="",
+    support="",
     legend="",
     headed_by_id=True,
     side_by_side=True,
@@ -100,15 +100,17 @@ class _Texts:
         """
         refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
-        found = encoded(self.pair_of(record), tokenizer, options)
-        room = options.prefix_length or found.prefix_tokens
+        tokens = encoded(self.pair_of(record), tokenizer, options)
+        room = options.prefix_length or tokens.prefix_tokens
         return [
             TextToTextWindow(
                 record=record,
                 labels={},
-                cut=too_long(prefixes=(found.prefix_tokens, room)),
-                unusable="no target" if found.target is None else None,
-                **parts_of(sizes or self.sizes, found.ids, found.marks, found.target),
+                cut=too_long(prefixes=(tokens.prefix_tokens, room)),
+                unusable="no target" if tokens.target is None else None,
+                **parts_of(
+                    sizes or self.sizes, tokens.ids, tokens.marks, tokens.target
+                ),
             )
         ]
 
@@ -129,11 +131,11 @@ class _Texts:
         setting: None = None,
     ) -> list[Explained]:
         """For each window what was read, what was written and what should have been."""
-        found = []
+        explained = []
         answers = self.decode(texts, windows, (setting,))
         for window, [text] in zip(windows, answers, strict=True):
             question, document = self.shown(window.record)
-            found.append(
+            explained.append(
                 Explained(
                     window.record.id,
                     question,
@@ -143,7 +145,7 @@ class _Texts:
                     wording=self.wording,
                 )
             )
-        return found
+        return explained
 
     def gold_outputs(self, windows: Sequence[TextToTextWindow]) -> np.ndarray:
         """The targets, str `[b]`.

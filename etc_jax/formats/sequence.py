@@ -27,7 +27,7 @@ SCHEMA = Schema(
     text=("input",),
     marks={"input": EXAMPLE_IDS, "global": GLOBAL_INDEX},
     tables={TOKENS: "vocab_size", TYPES: "num_types"},
-    places={GLOBAL_INDEX: "input"},
+    positions={GLOBAL_INDEX: "input"},
 )
 registry.register("format", SCHEMA.name)(SCHEMA)
 
@@ -64,9 +64,6 @@ class SequenceWindow(Window):
     types: np.ndarray
     example_ids: np.ndarray
     global_index: np.ndarray
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in SCHEMA.fields}
 
 
 def parts_of(
@@ -111,7 +108,7 @@ def refuse_quirks(what: str, official_quirks: bool) -> None:
 def filled(
     shape: int | tuple[int, ...], fill: int, values: Sequence, start: int = 0
 ) -> np.ndarray:
-    """int32, some values from a place on."""
-    made = np.full(shape, fill, np.int32)
-    made[start : start + len(values)] = values
-    return made
+    """int32 `[*shape]` of `fill`, with `values` along its first axis from `start`."""
+    array = np.full(shape, fill, np.int32)
+    array[start : start + len(values)] = values
+    return array

@@ -102,6 +102,7 @@ class StructuredWindow(Window):
     structure: st.Structure
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """See `Window.arrays`; shapes as of the attributes, `[length]`."""
         vectors = {f"structure.{name}": x for name, x in vars(self.structure).items()}
         return {
             "long_tokens": self.tokens.long,
@@ -178,6 +179,7 @@ class Layout:
     def _of_runs(self, field: int) -> np.ndarray:
         """A field of the runs, for each long token."""
         runs = np.array(self._long_runs, np.int32).reshape(-1, 5)
+        # [runs] -> [tokens].
         return np.repeat(runs[:, field], runs[:, 0])
 
     def structure(
@@ -190,7 +192,9 @@ class Layout:
           mentions: whether there is a column of mentions.
           flat: the ablation without structure above sentences.
         """
+        # Groups count from 1; padding is in group 0.
         long, glob = self.pad(Rows(self._of_runs(2), self._global_groups), 0)
+        # Columns: sentence, paragraph, the candidate that a token is a mention of.
         links = np.full((len(long), 3 if mentions else 2), -1, st.LINK_DTYPE)
         for column, field in enumerate((3, 4)):
             links[: self.num_long, column] = self._of_runs(field)

@@ -68,9 +68,6 @@ class TextToTextWindow(Window):
     target_tokens: np.ndarray
     target_weights: np.ndarray
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in SCHEMA.fields}
-
 
 def end_id(tokenizer: Tokenizer) -> int:
     """The token that ends a text: the separator.
@@ -90,7 +87,7 @@ def parts_of(
     marks: Sequence[int],
     target: Sequence[int] | None,
 ) -> dict[str, np.ndarray]:
-    """The arrays of a window; of texts that do not fit, the beginnings are kept.
+    """The arrays of a window, `[n]` and `[m]`, of texts that are cut where too long.
 
     Args:
       sizes: of the window.
@@ -133,12 +130,12 @@ def whole_window(
 
 def _padded(length: int, ids: Sequence[int]) -> tuple[np.ndarray, int]:
     """(ids, cut off or padded, how many are no padding)."""
-    kept = cut_to(np.int32(ids), length)
-    return np.pad(kept, (0, length - len(kept))), len(kept)
+    fitting = cut_to(np.int32(ids), length)
+    return np.pad(fitting, (0, length - len(fitting))), len(fitting)
 
 
 def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
-    """The text before the first end token, as transformers decodes it for its users.
+    """The text of ids `[m]` up to the first end token, as transformers decodes it.
 
     Special tokens are left out, the unknown one too, unless the tokenizer finds them in
     texts (`special_in_text.with_special_tokens`). A model may have rows after those of

@@ -74,7 +74,7 @@ class Parts:
 
     def _check(self, path: pathlib.Path) -> None:
         try:
-            there, _ = _opened(path)
+            made_by, _ = _opened(path)
         except FileNotFoundError:
             return  # another process has put it aside just now
         except _DamagedError as error:
@@ -82,16 +82,16 @@ class Parts:
             path.replace(aside)
             _LOG.error("%s; it is made anew, and lies in %s now", error, aside)
             return
-        self._check_made_by(there)
+        self._check_made_by(made_by)
 
-    def _check_made_by(self, there: Mapping[str, Any]) -> None:
-        if there == self._made_by:
+    def _check_made_by(self, made_by: Mapping[str, Any]) -> None:
+        if made_by == self._made_by:
             return
-        names = sorted(there.keys() | self._made_by.keys())
+        names = sorted(made_by.keys() | self._made_by.keys())
         differing = [
-            f"{name}: {there.get(name)!r} there, {self._made_by.get(name)!r} now"
+            f"{name}: {made_by.get(name)!r} there, {self._made_by.get(name)!r} now"
             for name in names
-            if there.get(name) != self._made_by.get(name)
+            if made_by.get(name) != self._made_by.get(name)
         ]
         raise UserError(
             f"{self._folder.parent} holds the predictions of another evaluation; name "
@@ -137,6 +137,7 @@ class Parts:
             ) from error
         self._check_made_by(made_by)
         ids = [self._ids[number] for number in self.numbers(part)]
+        # A file of the right maker and of other records: renamed, or of other data.
         if [value.get("id") for value in values] != ids:
             raise UserError(f"{path} has not the records that it should; delete it")
         return [Answer(**value) for value in values]

@@ -60,12 +60,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def given_flags(args: argparse.Namespace) -> list[str]:
     """Those of `add_flags` as they were given, for another command."""
-    found = []
+    flags = []
     for name in ("model", "step", "option", "thresholds", "generation"):
         values = getattr(args, name)
         values = values if isinstance(values, list) else [values]
-        found += [f"--{name}={value}" for value in values if value is not None]
-    return found
+        flags += [f"--{name}={value}" for value in values if value is not None]
+    return flags
 
 
 def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
@@ -81,21 +81,27 @@ def opened(args: argparse.Namespace) -> tuple[TrainedModel, Task]:
     runner.check(model)
     options = args.option
     if args.thresholds is not None:
-        known = task_of(config).option_values
-        options = [*best_thresholds(args.thresholds, known), *options]
+        option_names = task_of(config).option_values
+        options = [*best_thresholds(args.thresholds, option_names), *options]
     return model, task_of(config, options)
 
 
-def best_thresholds(folder: str | os.PathLike, known: Collection[str]) -> list[str]:
+def best_thresholds(
+    folder: str | os.PathLike, option_names: Collection[str]
+) -> list[str]:
     """Options of the best thresholds that an evaluation has found.
 
     Raises:
-      UserError: if there is none that is one of the `known` options.
+      UserError: if there is none that is one of the `option_names` options.
     """
     path = pathlib.Path(folder).expanduser() / SCORES
     try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))["best_thresholds"]
-        options = [f"{k}={json.dumps(x)}" for k, x in found.items() if k in known]
+        thresholds = strict_json.loads(path.read_text(encoding="utf-8"))[
+            "best_thresholds"
+        ]
+        options = [
+            f"{k}={json.dumps(x)}" for k, x in thresholds.items() if k in option_names
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"--thresholds: {path} has no best_thresholds ({error!r:.200}); name the "
@@ -104,8 +110,8 @@ def best_thresholds(folder: str | os.PathLike, known: Collection[str]) -> list[s
         ) from error
     if not options:
         raise UserError(
-            f"--thresholds: {path} has {', '.join(found)}, none of which is an option "
-            "of the data set; leave it out"
+            f"--thresholds: {path} has {', '.join(thresholds)}, none of which is an "
+            "option of the data set; leave it out"
         )
     return options
 

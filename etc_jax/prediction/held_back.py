@@ -118,16 +118,17 @@ class OfficialScore:
         try:
             workers = self._config.data.read_workers
             with work.made_ahead(reader, len(steps), workers) as inputs:
-                found = [
+                answers = [
                     Answer(record.id, self._predictions(record.windows), None)
                     for record in through_model(inputs, runner, self._decode, inputs_fn)
                 ]
         except _Stopped:
             return None
-        return self._scores(found)
+        return self._scores(answers)
 
     def _outputs(self, params: Any, batch: Any) -> Any:
         if self._compiled is None:
+            # Every process reads all outputs, so that all find the same metrics.
             whole = replicated(_mesh_of(params))
             step = jax.jit(self._model.outputs, out_shardings=whole)
             self._compiled = compiling.Announced("the model that answers", step)

@@ -76,14 +76,14 @@ def make_input(
 def told_of_cuts(cuts: Sequence[Mapping[str, Sequence[int]]]) -> list[str]:
     """A line on each kind of what was cut, of records with these `Input.cut`."""
     rooms = {name: room for cut in cuts for name, (_, room) in cut.items()}
-    found = []
+    lines = []
     for name, room in rooms.items():
         lengths = Lengths()
         for cut in cuts:
             # What was read whole is no longer than that.
             lengths.add(cut[name][0] if name in cut else 0)
-        found.append(f"{lengths.beyond(room, name)}; they were cut")
-    return found
+        lines.append(f"{lengths.beyond(room, name)}; they were cut")
+    return lines
 
 
 class RecordReader:

@@ -94,11 +94,11 @@ def judged(task: Task, answers: Sequence[Answered]) -> Judged | None:
     Raises:
       ValueError: if a gold answer cannot be scored; see `DataSet.score`.
     """
-    known = {a.explained.id: a for a in answers if a.gold is not None}
-    if not known:
+    with_gold = {a.explained.id: a for a in answers if a.gold is not None}
+    if not with_gold:
         return None
-    gold = [a.gold for a in known.values()]
-    content = task.official({name: a.prediction for name, a in known.items()})
+    gold = [a.gold for a in with_gold.values()]
+    content = task.official({name: a.prediction for name, a in with_gold.items()})
     return Judged(
         task.measure,
         tuple(_verdict(task, a, content) for a in answers),
@@ -112,8 +112,10 @@ def _verdict(task: Task, answer: Answered, content: Any) -> Verdict | None:
     name, gold, prediction = answer.explained.id, answer.gold, answer.prediction
     if gold is None:
         return None
-    own = {name: content[name]} if task.together else task.official({name: prediction})
-    metrics = task.score([gold], own).metrics
+    alone = (
+        {name: content[name]} if task.together else task.official({name: prediction})
+    )
+    metrics = task.score([gold], alone).metrics
     if task.right_share is not None:
         return Verdict(task.right_share(gold, metrics), metrics)
     return Verdict(metrics[task.measure], metrics)

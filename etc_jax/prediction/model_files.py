@@ -90,17 +90,18 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
       CorruptCheckpointError: if no whole checkpoint is left.
     """
     try:
-        place = model_folder.find(folder)
+        location = model_folder.find(folder)
     except ValueError as error:
         raise UserError(str(error)) from error
-    if place.kind is Kind.CONVERTED:
-        return _exported(pathlib.Path(place.path), step)
-    if place.kind is Kind.HUGGING_FACE:
+    if location.kind is Kind.CONVERTED:
+        return _exported(pathlib.Path(location.path), step)
+    if location.kind is Kind.HUGGING_FACE:
         raise UserError(
-            f"{folder} is {place.kind.value}: it can be trained, and predicts nothing. "
-            "Name a fine-tuning run, or what etc-jax convert --export made of one"
+            f"{folder} is {location.kind.value}: it can be trained, and predicts "
+            "nothing. Name a fine-tuning run, or what etc-jax convert --export made of "
+            "one"
         )
-    saved = read_params(place.path, step)
+    saved = read_params(location.path, step)
     path = saved.run / TOKENIZER
     if not path.exists():
         raise UserError(
@@ -110,11 +111,11 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
     model = TrainedModel(
         saved.params, saved.config, path.read_bytes(), str(saved.folder), saved.step
     )
-    there, known = model.tokenizer.fingerprint(), saved.inputs.get("tokenizer")
-    if known not in (None, there):
+    fingerprint, expected = model.tokenizer.fingerprint(), saved.inputs.get("tokenizer")
+    if expected not in (None, fingerprint):
         raise UserError(
-            f"{path} is vocabulary {there[:12]}, but the model was trained with "
-            f"{known[:12]}; restore the file, which is {TOKENIZER} of the data too"
+            f"{path} is vocabulary {fingerprint[:12]}, but the model was trained with "
+            f"{expected[:12]}; restore the file, which is {TOKENIZER} of the data too"
         )
     return model
 

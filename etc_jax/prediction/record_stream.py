@@ -61,10 +61,10 @@ def through_model(
     read: collections.deque[Any] = collections.deque()
 
     def windows() -> Iterator[Any]:
-        for made in inputs:
-            count = len(made.windows)
-            waiting.append(_Waiting(made.id, count, made.problem, made.cut))
-            yield from made.windows
+        for record in inputs:
+            count = len(record.windows)
+            waiting.append(_Waiting(record.id, count, record.problem, record.cut))
+            yield from record.windows
 
     def complete() -> Iterator[ReadRecord]:
         while waiting and waiting[0].count <= len(read):
@@ -84,6 +84,7 @@ def _computed(
     """(windows, outputs) of each batch, with the next one begun."""
     began = None
     while batch := list(itertools.islice(windows, runner.batch_size)):
+        # Started before the last batch is fetched, so that the device never waits.
         now = batch, runner.start(inputs_fn(batch))
         if began is not None:
             yield began[0], runner.fetch(began[1])

@@ -47,10 +47,10 @@ def check(model: TrainedModel) -> None:
     """
     config, name = model.config, model.config.objective.name
     if config.data.source != "windows":
-        known = ", ".join(registry.names("data_set"))
+        data_sets = ", ".join(registry.names("data_set"))
         raise UserError(
             f"{model.folder} was trained on {name!r}, which answers nothing; fine-tune "
-            f"it first on one of: {known}"
+            f"it first on one of: {data_sets}"
         )
     ids = model.tokenizer.vocab_size
     if ids != config.data.vocab_size:
@@ -131,9 +131,9 @@ class BatchRunner:
             inputs = {**inputs, "structure": flat}
         if not self._is_checked:
             self._check(inputs)
-        mine = jax.tree.map(lambda rows: self._padded(rows)[self._rows], inputs)
+        local = jax.tree.map(lambda rows: self._padded(rows)[self._rows], inputs)
         with on_mesh(self._mesh):
-            batch = to_global(mine, self._mesh, self.batch_size)
+            batch = to_global(local, self._mesh, self.batch_size)
             return Pending(self._outputs(self._params, batch), count)
 
     def _padded(self, rows: np.ndarray) -> np.ndarray:

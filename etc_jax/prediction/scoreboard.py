@@ -69,6 +69,7 @@ def settle(
     else:
         gold, judged = _with_unread(task, gold, predictions, unreadable)
         scores = [task.score(gold, file) for file in judged]
+    # The first of equal ones.
     index = int(np.argmax([s.metrics[task.measure] for s in scores]))
     if fixed is not None:
         index = settings.index(fixed)
@@ -120,9 +121,9 @@ def with_wrong(scores: Scores, more: int) -> Scores:
 
 def problems_of(answers: Sequence[Answer]) -> dict[str, list[str]]:
     """The messages of records that were no input, by kind."""
-    found = collections.defaultdict(list)
+    messages = collections.defaultdict(list)
     for answer in answers:
         if answer.problem is not None:
             kind, message = answer.problem
-            found[kind].append(message)
-    return dict(found)
+            messages[kind].append(message)
+    return dict(messages)

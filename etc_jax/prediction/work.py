@@ -29,9 +29,9 @@ MOST_WORKERS = 8
 LINE_EVERY_SECS = 30.0
 
 
-def steps_of(parts: Parts, mine: Sequence[int]) -> list[list[int]]:
+def steps_of(parts: Parts, part_numbers: Sequence[int]) -> list[list[int]]:
     """The records of some parts, a few a step, whose borders are not those of parts."""
-    numbers = [number for part in mine for number in parts.numbers(part)]
+    numbers = [number for part in part_numbers for number in parts.numbers(part)]
     starts = range(0, len(numbers), RECORDS_A_STEP)
     return [numbers[i : i + RECORDS_A_STEP] for i in starts]
 
@@ -58,35 +58,37 @@ def made_ahead(
     """The inputs of all steps of a reader, in order, made ahead of being asked for."""
     if workers:
         ahead = max(AHEAD_STEPS, AHEAD_PER_WORKER * workers)
-        with WorkerReader(reader, num_workers=workers, ahead=ahead) as made:
-            yield (x for step in range(steps) for x in made.batch_at(step))
+        with WorkerReader(reader, num_workers=workers, ahead=ahead) as reading:
+            yield (x for step in range(steps) for x in reading.batch_at(step))
     else:
         ahead = {"start": 0, "stop": steps, "ahead": AHEAD_STEPS}
-        with Prefetcher(reader.batch_at, **ahead) as made:
-            yield (x for step in range(steps) for x in made.get(step))
+        with Prefetcher(reader.batch_at, **ahead) as reading:
+            yield (x for step in range(steps) for x in reading.get(step))
 
 
 def make_parts(
     parts: Parts,
-    mine: Sequence[int],
+    part_numbers: Sequence[int],
     inputs: Iterator[Input],
     runner: Runner,
     task: Any,
     settings: Sequence[Any],
 ) -> None:
-    """Writes the parts `mine`, each as soon as its records are done.
+    """Writes the parts `part_numbers`, each as soon as its records are done.
 
     Args:
       parts: of the evaluation.
-      mine: numbers of the parts, ascending.
+      part_numbers: numbers of the parts, ascending.
       inputs: of the records of these parts, in order.
       runner: of the model.
       task: see `etc_jax.datasets.task.Task`.
       settings: of decoding.
     """
-    writer = _Writer(parts, mine)
+    writer = _Writer(parts, part_numbers)
     read_fn = functools.partial(_decode, task, settings)
-    with RecordProgress(sum(len(parts.numbers(part)) for part in mine)) as progress:
+    with RecordProgress(
+        sum(len(parts.numbers(part)) for part in part_numbers)
+    ) as progress:
         for record in through_model(inputs, runner, read_fn):
             predictions = [task.no_answer] * len(settings)
             if record.windows:
@@ -103,8 +105,8 @@ def _decode(task: Any, settings: Sequence[Any], outputs: Any, windows: Sequence[
 class _Writer:
     """Takes answers in order and writes each part that is complete."""
 
-    def __init__(self, parts: Parts, mine: Sequence[int]):
-        self._parts, self._left = parts, list(mine)
+    def __init__(self, parts: Parts, part_numbers: Sequence[int]):
+        self._parts, self._left = parts, list(part_numbers)
         self._answers: list[Answer] = []
 
     def add(self, answer: Answer) -> None:

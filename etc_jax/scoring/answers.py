@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import re
 import string
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -37,12 +37,16 @@ def harmonic_mean(precision: float, recall: float) -> float:
     return 2 * precision * recall / total if total else 0.0
 
 
-def normalize(text: str) -> str:
+def normalize(text: str, punctuation: Mapping[int, str | None] = _PUNCTUATION) -> str:
     """Lower case, no ASCII punctuation, no articles, single spaces.
 
     In this order, so that "a.m." becomes "am" and "The-End" becomes "theend".
+
+    Args:
+      text: an answer.
+      punctuation: what takes the place of each mark, as `str.translate` reads it.
     """
-    words = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
+    words = _ARTICLES.sub(" ", text.lower().translate(punctuation))
     return " ".join(words.split())
 
 

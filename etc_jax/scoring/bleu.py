@@ -76,14 +76,14 @@ def corpus_bleu(
     # It wants the first reference of every text, then the second one, and None where
     # there is none.
     streams = list(map(list, itertools.zip_longest(*references)))
-    found = metric.corpus_score(list(texts), streams)
+    result = metric.corpus_score(list(texts), streams)
     return Bleu(
         # It comes out as 100.00000000000004.
-        score=min(found.score / 100, 1.0),
-        precisions=tuple(x / 100 for x in found.precisions),
-        brevity_penalty=found.bp,
-        length=found.sys_len,
-        reference_length=found.ref_len,
+        score=min(result.score / 100, 1.0),
+        precisions=tuple(x / 100 for x in result.precisions),
+        brevity_penalty=result.bp,
+        length=result.sys_len,
+        reference_length=result.ref_len,
         signature=str(metric.get_signature()),
     )
 
@@ -102,13 +102,13 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
     records = list(check_references(gold, "gold"))
     texts = written(records, predictions, "predictions")
     references = [of_record for _, of_record in records]
-    found = {
+    bleus = {
         "bleu": corpus_bleu(texts, references),
         "bleu_uncased": corpus_bleu(texts, references, lowercase=True),
     }
     return Scores.of(
-        {name: bleu.score for name, bleu in found.items()},
+        {name: bleu.score for name, bleu in bleus.items()},
         [identity for identity, _ in records],
         {"text": predictions},
-        {name: bleu.signature for name, bleu in found.items()},
+        {name: bleu.signature for name, bleu in bleus.items()},
     )

@@ -29,13 +29,13 @@ def confusion(gold: Mapping[str, str], predictions: Mapping[str, str]) -> Confus
       gold: label by id.
       predictions: label by id.
     """
-    found = collections.Counter(
+    counts = collections.Counter(
         (label, predictions[name])
         for name, label in gold.items()
         if name in predictions
     )
-    labels = tuple(sorted({label for pair in found for label in pair}))
-    return Confusion(labels, tuple(tuple(found[a, b] for b in labels) for a in labels))
+    labels = tuple(sorted({label for pair in counts for label in pair}))
+    return Confusion(labels, tuple(tuple(counts[a, b] for b in labels) for a in labels))
 
 
 def score(
@@ -54,11 +54,11 @@ def score(
     if not gold:
         raise ValueError("gold: at least one label expected, got none")
     pairs = [(label, predictions.get(identity)) for identity, label in gold.items()]
-    right = sum(label == given for label, given in pairs)
-    found = overlap(
-        sum(label == given == positive for label, given in pairs),
-        sum(given == positive for _, given in pairs),
+    right = sum(label == predicted for label, predicted in pairs)
+    of_positive = overlap(
+        sum(label == predicted == positive for label, predicted in pairs),
+        sum(predicted == positive for _, predicted in pairs),
         sum(label == positive for label, _ in pairs),
     )
-    metrics = {"accuracy": right / len(gold), "f1": found.f1}
+    metrics = {"accuracy": right / len(gold), "f1": of_positive.f1}
     return Scores.of(metrics, list(gold), {"label": predictions})

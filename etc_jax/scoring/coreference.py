@@ -55,23 +55,24 @@ class Agreement:
 def _muc(clusters: Clusters, others: Clusters) -> Ratio:
     """Links of each cluster that the others keep (Vilain et al. 1995)."""
     of = {mention: i for i, cluster in enumerate(others) for mention in cluster}
-    kept = links = 0
+    shared_links = links = 0
     for cluster in clusters:
         # A mention that the others do not have is a part of its own.
         parts = {of.get(mention, mention) for mention in cluster}
-        kept += len(cluster) - len(parts)
+        shared_links += len(cluster) - len(parts)
         links += len(cluster) - 1
-    return Ratio(kept, links)
+    return Ratio(shared_links, links)
 
 
 def _b_cubed(clusters: Clusters, others: Clusters) -> Ratio:
     """For each mention, the share of its cluster that stays with it (Bagga 1998)."""
-    kept = sum(
+    # Of a mention |A ∩ B| / |A|, and |A ∩ B| mentions have that.
+    shared = sum(
         len(cluster & other) ** 2 / len(cluster)
         for cluster in clusters
         for other in others
     )
-    return Ratio(kept, sum(map(len, clusters)))
+    return Ratio(shared, sum(map(len, clusters)))
 
 
 def _ceaf_e(clusters: Clusters, others: Clusters) -> float:
@@ -87,20 +88,20 @@ def _ceaf_e(clusters: Clusters, others: Clusters) -> float:
     return float(alike[linear_sum_assignment(alike, maximize=True)].sum())
 
 
-def muc(gold: Clusters, given: Clusters) -> Agreement:
+def muc(gold: Clusters, predicted: Clusters) -> Agreement:
     """MUC of a document."""
-    return Agreement(_muc(gold, given), _muc(given, gold))
+    return Agreement(_muc(gold, predicted), _muc(predicted, gold))
 
 
-def b_cubed(gold: Clusters, given: Clusters) -> Agreement:
+def b_cubed(gold: Clusters, predicted: Clusters) -> Agreement:
     """B³ of a document."""
-    return Agreement(_b_cubed(gold, given), _b_cubed(given, gold))
+    return Agreement(_b_cubed(gold, predicted), _b_cubed(predicted, gold))
 
 
-def ceaf_e(gold: Clusters, given: Clusters) -> Agreement:
+def ceaf_e(gold: Clusters, predicted: Clusters) -> Agreement:
     """CEAF by entities of a document."""
-    alike = _ceaf_e(gold, given)
-    return Agreement(Ratio(alike, len(gold)), Ratio(alike, len(given)))
+    alike = _ceaf_e(gold, predicted)
+    return Agreement(Ratio(alike, len(gold)), Ratio(alike, len(predicted)))
 
 
 METRICS: Mapping[str, Callable[[Clusters, Clusters], Agreement]] = {
@@ -143,11 +144,11 @@ def score(
         raise ValueError("gold: at least one document expected, got none")
     total = agreements(gold, predictions)
     metrics = {"conll_f1": sum(x.f1 for x in total.values()) / len(total)}
-    for name, found in total.items():
+    for name, agreement in total.items():
         metrics |= {
-            f"{name}_f1": found.f1,
-            f"{name}_recall": found.recall.value,
-            f"{name}_precision": found.precision.value,
+            f"{name}_f1": agreement.f1,
+            f"{name}_recall": agreement.recall.value,
+            f"{name}_precision": agreement.precision.value,
         }
     return Scores.of(metrics, list(gold), {"clusters": predictions})
 
@@ -158,8 +159,8 @@ def checked_clusters(clusters: Sequence[Any], where: str) -> Clusters:
     Raises:
       ValueError: naming `where` and the mention, if one is there twice or is no pair.
     """
-    made = [[tuple(mention) for mention in cluster] for cluster in clusters]
-    counts = collections.Counter(mention for cluster in made for mention in cluster)
+    pairs = [[tuple(mention) for mention in cluster] for cluster in clusters]
+    counts = collections.Counter(mention for cluster in pairs for mention in cluster)
     for mention, count in counts.items():
         if len(mention) != 2 or mention[0] > mention[1]:
             raise ValueError(
@@ -170,6 +171,6 @@ def checked_clusters(clusters: Sequence[Any], where: str) -> Clusters:
                 f"{where}: the mention {mention} is there {count} times; expected each "
                 "in one cluster, once"
             )
-    if not all(made):
+    if not all(pairs):
         raise ValueError(f"{where}: a cluster has no mention")
-    return [frozenset(cluster) for cluster in made]
+    return [frozenset(cluster) for cluster in pairs]

@@ -51,8 +51,8 @@ def field(record: dict, name: str, kind: type, where: str) -> Any:
       ValueError: if it is not.
     """
     if name not in record:
-        there = ", ".join(sorted(map(str, record))) or "none"
-        raise ValueError(f"{where}: no field {name!r}; fields are: {there}")
+        fields = ", ".join(sorted(map(str, record))) or "none"
+        raise ValueError(f"{where}: no field {name!r}; fields are: {fields}")
     return typed(record[name], kind, f"{where}, field {name!r}")
 
 

@@ -95,8 +95,8 @@ def supporting_facts_overlap(
 ) -> tuple[float, Overlap]:
     """(exact match, overlap) of two sets of `[title, sentence index]`."""
     predicted, wanted = {tuple(f) for f in prediction}, {tuple(f) for f in gold}
-    found = overlap(len(predicted & wanted), len(predicted), len(wanted))
-    return float(predicted == wanted), found
+    shared = overlap(len(predicted & wanted), len(predicted), len(wanted))
+    return float(predicted == wanted), shared
 
 
 def _parts(record: Mapping[str, Any], predictions) -> dict[str, _Part]:

@@ -42,11 +42,12 @@ def score(
     )
     # A record without a prediction is wrong, even if it has no label at all.
     hits = sum(
-        name in predictions and right == given
-        for name, (right, given) in zip(gold, pairs, strict=True)
+        name in predictions and right == predicted
+        for name, (right, predicted) in zip(gold, pairs, strict=True)
     )
     metrics = {"accuracy": hits / (len(gold) + len(unread))}
-    # Records are scored by themselves too, and there are few different ones.
+    # Records are scored by themselves too, and there are few different ones;
+    # scikit-learn takes milliseconds a call.
     metrics |= _f1_of_one(pairs) if len(pairs) == 1 else _f1(pairs)
     return Scores.of(metrics, [*gold, *unread], {"label": predictions})
 
@@ -57,10 +58,10 @@ def _f1(pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> dict[str, flo
     labels = sorted({x for pair in pairs for some in pair for x in some})
     metrics = {"macro_f1": 0.0, "micro_f1": 0.0}
     if labels:
-        right, found = (_matrix(of, labels) for of in zip(*pairs, strict=True))
+        right, predicted = (_matrix(of, labels) for of in zip(*pairs, strict=True))
         options = {"labels": range(len(labels)), "zero_division": 0.0}
         for average in ("macro", "micro"):
-            f1 = sklearn.f1_score(right, found, average=average, **options)
+            f1 = sklearn.f1_score(right, predicted, average=average, **options)
             metrics[f"{average}_f1"] = float(f1)
     return metrics
 
@@ -74,8 +75,8 @@ def _matrix(of: Sequence[Collection[str]], labels: list[str]) -> np.ndarray:
     The last column is of no label: scikit-learn takes a single column for one label a
     record, true or false.
     """
-    place = {label: i for i, label in enumerate(labels)}
-    made = np.zeros((len(of), len(labels) + 1), bool)
+    column_of = {label: i for i, label in enumerate(labels)}
+    matrix = np.zeros((len(of), len(labels) + 1), bool)
     for row, some in enumerate(of):
-        made[row, [place[x] for x in some]] = True
-    return made
+        matrix[row, [column_of[x] for x in some]] = True
+    return matrix

@@ -80,9 +80,9 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, Any]) -> 
       ValueError: if there is no gold record, a value is not of these types, or the
         ids are not the same on both sides, each once; names the record.
     """
-    found = official_metrics(gold, predictions)
-    best = [found[f"{name}-best-threshold-f1"] for name in ("long", "short")]
-    metrics = {k: v for k, v in found.items() if not k.endswith(("threshold", "-n"))}
+    official = official_metrics(gold, predictions)
+    best = [official[f"{name}-best-threshold-f1"] for name in ("long", "short")]
+    metrics = {k: v for k, v in official.items() if not k.endswith(("threshold", "-n"))}
     ids = [_identity(record, "gold") for record in gold]
     return Scores.of(
         {AVERAGE_F1: sum(best) / len(best), **metrics}, ids, {"prediction": ids}
@@ -163,8 +163,8 @@ def right_share(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float 
     """
     [annotated] = check_gold([gold], "gold").values()
     parts = zip(("long", "short"), _gold_parts(annotated), strict=True)
-    found = [metrics[f"{name}-answer-f1"] for name, has_gold in parts if has_gold]
-    return sum(found) / len(found) if found else None
+    f1s = [metrics[f"{name}-answer-f1"] for name, has_gold in parts if has_gold]
+    return sum(f1s) / len(f1s) if f1s else None
 
 
 def _same_set(first: Sequence[Span], second: Sequence[Span]) -> bool:
@@ -180,8 +180,8 @@ def _metrics(name: str, verdicts: Sequence[_Verdict]) -> dict[str, float]:
         # Of equal F1 the higher threshold stays.
         if (f1 := harmonic_mean(*point[:2])) > best_f1:
             best, best_f1 = point, f1
-    found = {"f1": best_f1, "precision": best[0], "recall": best[1]}
-    result = {f"{name}-best-threshold-{k}": v for k, v in found.items()}
+    at_best = {"f1": best_f1, "precision": best[0], "recall": best[1]}
+    result = {f"{name}-best-threshold-{k}": v for k, v in at_best.items()}
     result[f"{name}-best-threshold"] = best[2]
     for least in PRECISIONS:
         precision, recall = _most_recall(points, least)
@@ -199,13 +199,14 @@ def _metrics(name: str, verdicts: Sequence[_Verdict]) -> dict[str, float]:
 def _curve(verdicts: Sequence[_Verdict]) -> list[tuple[float, float, float]]:
     """(precision, recall, threshold) of each score that there is, from the highest."""
     total = sum(v.has_gold for v in verdicts)
-    right = given = 0
+    right = answered = 0
     points: dict[float, tuple[float, float, float]] = {}
+    # From the highest score down, each threshold answers more questions.
     for v in sorted(verdicts, key=lambda v: -v.score):
         right += v.is_right
-        given += v.has_prediction
+        answered += v.has_prediction
         # Later ones of the same score overwrite: a point counts them all.
-        points[v.score] = (_share(right, given), _share(right, total), v.score)
+        points[v.score] = (_share(right, answered), _share(right, total), v.score)
     return list(points.values())
 
 
@@ -231,13 +232,13 @@ def check_gold(records: Any, where: str) -> dict[str, tuple[Label, ...]]:
     Raises:
       ValueError: naming `where`, the record and the field, if not.
     """
-    found = {}
+    labels = {}
     for record, identity, at in _identified(records, where):
         annotations = files.field(record, "annotations", list, at)
-        found[identity] = tuple(
+        labels[identity] = tuple(
             _gold_label(x, f"{at}, annotation {i}") for i, x in enumerate(annotations)
         )
-    return found
+    return labels
 
 
 def _gold_label(value: Any, at: str) -> Label:
@@ -257,9 +258,9 @@ def check_predictions(
       ValueError: naming `where`, the record and the field, if not.
     """
     items = files.field(files.typed(value, dict, where), "predictions", list, where)
-    found = {}
+    by_id = {}
     for item, identity, at in _identified(items, f"{where}, predictions"):
-        if identity in found:
+        if identity in by_id:
             raise ValueError(f"{at}: a second prediction for {identity}; expected one")
         label = _label(item, at)
         if label.yes_no != "none" and label.short:
@@ -271,8 +272,8 @@ def check_predictions(
             _score(item, "long_answer_score", at),
             _score(item, "short_answers_score", at),
         )
-        found[identity] = (label, scores)
-    return found
+        by_id[identity] = (label, scores)
+    return by_id
 
 
 def _identified(records: Any, where: str) -> Iterator[tuple[dict, str, str]]:
@@ -292,13 +293,15 @@ def _identity(record: Mapping[str, Any], at: str) -> str:
 def _label(value: dict, at: str) -> Label:
     long = value.get("long_answer")
     listed = value.get("short_answers")
-    given = value.get("yes_no_answer", "none")
+    answer = value.get("yes_no_answer", "none")
     listed = [] if listed is None else files.typed(listed, list, f"{at}, short_answers")
     short = [_span(x, f"{at}, short_answers[{i}]") for i, x in enumerate(listed)]
     long = Span() if long is None else _span(long, f"{at}, long_answer")
-    yes_no = files.typed(given, str, f"{at}, yes_no_answer").lower()
+    yes_no = files.typed(answer, str, f"{at}, yes_no_answer").lower()
     if yes_no not in _YES_NO:
-        raise ValueError(f"{at}: yes_no_answer is {given!r}, expected one of {_YES_NO}")
+        raise ValueError(
+            f"{at}: yes_no_answer is {answer!r}, expected one of {_YES_NO}"
+        )
     return Label(long, tuple(s for s in short if not s.is_null), yes_no)
 
 

@@ -52,23 +52,25 @@ def score(
     check_predictions(predictions, "predictions")
     if not gold:
         raise ValueError("gold: at least one record expected, got an empty list")
-    given = {record["url"]: normalised(record["KeyPhrases"]) for record in predictions}
+    predicted = {
+        record["url"]: normalised(record["KeyPhrases"]) for record in predictions
+    }
     urls = [record["url"] for record in gold]
     # Before the metrics are made, so that none is made of other documents.
-    Scores.of({}, urls, {"keyphrases": given}).require_same_ids()
+    Scores.of({}, urls, {"keyphrases": predicted}).require_same_ids()
     totals: dict[str, float] = {}
     for record in gold:
         wanted = normalised(record["KeyPhrases"])
-        for name, value in _metrics(given[record["url"]], wanted):
+        for name, value in _metrics(predicted[record["url"]], wanted):
             totals[name] = totals.get(name, 0.0) + value
     metrics = {name: total / len(gold) for name, total in totals.items()}
-    return Scores.of(metrics, urls, {"keyphrases": given})
+    return Scores.of(metrics, urls, {"keyphrases": predicted})
 
 
-def _metrics(given: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
+def _metrics(predicted: list[str], wanted: list[str]) -> Iterator[tuple[str, float]]:
     """(name, value) of each metric of one document."""
     for k in CUTOFFS:
-        right = sum(phrase in wanted for phrase in given[:k])
+        right = sum(phrase in wanted for phrase in predicted[:k])
         precision, recall = right / k, right / len(wanted)
         yield f"P@{k}", precision
         yield f"R@{k}", recall

@@ -65,23 +65,23 @@ class Scores:
 
     def problems(self) -> list[str]:
         """A line for each way in which gold and predictions do not meet."""
-        found = [
+        lines = [
             f"{len(ids)} of {self.count} gold records have no {part}, which counts as "
             f"wrong: {named(ids)}"
             for part, ids in self.missing.items()
             if ids
         ]
         if ids := self.surplus:
-            found.append(
+            lines.append(
                 f"{len(ids)} predictions are for no gold record and count nowhere: "
                 f"{named(ids)}"
             )
         if ids := self.repeated:
-            found.append(
+            lines.append(
                 f"{len(ids)} gold ids occur more than once and count each time: "
                 f"{named(ids)}"
             )
-        return found
+        return lines
 
     def report(self) -> str:
         """The metrics in per cent, a line each; then signatures and problems."""

@@ -25,8 +25,8 @@ def score(gold: Sequence[str], ranks: Mapping[str, int | None]) -> Scores:
     for name, rank in ranks.items():
         if rank is not None and rank < 1:
             raise ValueError(f"the rank of {name!r} is {rank}; expected 1 or more")
-    found = [rank for name in gold if (rank := ranks.get(name)) is not None]
-    metrics = {"mrr": sum(1 / rank for rank in found) / len(gold)}
+    ranked = [rank for name in gold if (rank := ranks.get(name)) is not None]
+    metrics = {"mrr": sum(1 / rank for rank in ranked) / len(gold)}
     for k in RECALLS:
-        metrics[f"recall@{k}"] = sum(rank <= k for rank in found) / len(gold)
+        metrics[f"recall@{k}"] = sum(rank <= k for rank in ranked) / len(gold)
     return Scores.of(metrics, list(gold), {"rank": ranks})

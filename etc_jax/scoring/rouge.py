@@ -32,9 +32,9 @@ def overlaps(text: str, reference: str, *, stemmer: bool = False) -> dict[str, O
     Raises:
       extras.MissingExtraError: if rouge-score is not installed.
     """
-    found = _scorer(stemmer).score(reference, text)
+    by_type = _scorer(stemmer).score(reference, text)
     return {
-        name: Overlap(x.precision, x.recall, x.fmeasure) for name, x in found.items()
+        name: Overlap(x.precision, x.recall, x.fmeasure) for name, x in by_type.items()
     }
 
 
@@ -55,8 +55,10 @@ def best_f1(
       ValueError: if there is no reference.
     """
     check_several(references, "references")
-    found = [overlaps(text, reference, stemmer=stemmer) for reference in references]
-    return {name: max(x[name].f1 for x in found) for name in TYPES}
+    by_reference = [
+        overlaps(text, reference, stemmer=stemmer) for reference in references
+    ]
+    return {name: max(x[name].f1 for x in by_reference) for name in TYPES}
 
 
 def score(
@@ -78,12 +80,12 @@ def score(
     """
     records = list(check_references(gold, "gold"))
     texts = written(records, predictions, "predictions")
-    found = [
+    by_record = [
         best_f1(text, references, stemmer=stemmer)
         for text, (_, references) in zip(texts, records, strict=True)
     ]
     return Scores.of(
-        {name: sum(x[name] for x in found) / len(found) for name in TYPES},
+        {name: sum(x[name] for x in by_record) / len(by_record) for name in TYPES},
         [identity for identity, _ in records],
         {"text": predictions},
     )

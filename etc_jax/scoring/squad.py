@@ -89,10 +89,12 @@ def best_thresholds(
     unanswerable = {identity for identity, truths in gold if not truths}
     order = sorted(null_odds.odds, key=lambda identity: null_odds.odds[identity])
     truths_of = dict(gold)
-    found = {}
-    for place, name in enumerate(("best_exact", "best_f1")):
+    thresholds = {}
+    for number, name in enumerate(("best_exact", "best_f1")):
+        # Answering none: right where there is no answer.
         right = best = float(sum(identity in unanswerable for identity, _ in gold))
         threshold = min(null_odds.odds.values(), default=0.0) - 1.0
+        # Each threshold answers one question more than the one before.
         for identity in order:
             if identity not in truths_of:
                 continue
@@ -100,11 +102,11 @@ def best_thresholds(
             if identity in unanswerable:
                 right -= bool(text)
             else:
-                right += _question(text, _with_words(truths_of[identity]))[place]
+                right += _question(text, _with_words(truths_of[identity]))[number]
             if right > best:
                 best, threshold = right, null_odds.odds[identity]
-        found[name] = (best / len(gold), threshold)
-    return found
+        thresholds[name] = (best / len(gold), threshold)
+    return thresholds
 
 
 def _of_two(
@@ -142,13 +144,13 @@ def _means(
     return {names[0]: exact / len(gold), names[1]: f1 / len(gold)}
 
 
-def _question(given: str, truths: Sequence[str]) -> tuple[float, float]:
+def _question(answer: str, truths: Sequence[str]) -> tuple[float, float]:
     """(exact match, F1) of an answer, the best over those that are right."""
     if not truths:
         # "", or what nothing is left of when it is normalised.
-        return (float(not answers.normalize(given)),) * 2
-    exact = max(answers.exact_match(given, truth) for truth in truths)
-    f1 = max(answers.token_overlap(given, truth).f1 for truth in truths)
+        return (float(not answers.normalize(answer)),) * 2
+    exact = max(answers.exact_match(answer, truth) for truth in truths)
+    f1 = max(answers.token_overlap(answer, truth).f1 for truth in truths)
     return float(exact), f1
 
 
@@ -162,11 +164,11 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
 
     def check(release: Any, where: str):
         articles = files.field(files.typed(release, dict, where), "data", list, where)
-        list(check_gold(articles, where))
-        return articles
+        return articles, {identity for identity, _ in check_gold(articles, where)}
 
-    articles, predicted = files.read_pair(gold, predictions, check, check_predictions)
-    ids = {identity for identity, _ in check_gold(articles, str(gold))}
+    (articles, ids), predicted = files.read_pair(
+        gold, predictions, check, check_predictions
+    )
     files.require_common_ids(ids, predicted, str(predictions))
     return score(articles, predicted)
 
@@ -181,20 +183,24 @@ def check_gold(articles: Any, where: str) -> Iterator[tuple[str, list[str]]]:
         at = f"{where}, article {i}"
         paragraphs = files.field(files.typed(article, dict, at), "paragraphs", list, at)
         for j, paragraph in enumerate(paragraphs):
-            place = f"{at}, paragraph {j}"
-            files.typed(paragraph, dict, place)
-            asked = files.field(paragraph, "qas", list, place)
-            for question, here in files.identified(asked, "id", place):
-                truths = [
-                    files.field(files.typed(x, dict, here), "text", str, here)
-                    for x in files.field(question, "answers", list, here)
-                ]
-                if not truths and question.get("is_impossible") is not True:
-                    raise ValueError(
-                        f"{here}: at least one answer expected, got none and no "
-                        "is_impossible that is true"
-                    )
-                yield question["id"], truths
+            within = f"{at}, paragraph {j}"
+            files.typed(paragraph, dict, within)
+            questions = files.field(paragraph, "qas", list, within)
+            for question, where_asked in files.identified(questions, "id", within):
+                yield question["id"], _truths(question, where_asked)
+
+
+def _truths(question: Mapping[str, Any], where: str) -> list[str]:
+    texts = [
+        files.field(files.typed(x, dict, where), "text", str, where)
+        for x in files.field(question, "answers", list, where)
+    ]
+    if not texts and question.get("is_impossible") is not True:
+        raise ValueError(
+            f"{where}: at least one answer expected, got none and no is_impossible "
+            "that is true"
+        )
+    return texts
 
 
 def check_predictions(predictions: Any, where: str) -> dict[str, str]:

@@ -41,21 +41,26 @@ def score_entities(
     """
     module = "seqeval.metrics.sequence_labeling"
     seqeval = extras.needed(module, extra="metrics", to="score tags of entities")
-    right, found = _aligned(gold, predictions, _OUTSIDE)
-    accuracy = _accuracy(right, found)
-    right, found = ([list(entities_fn(x)) for x in tags] for tags in (right, found))
-    kinds = sorted({kind for x in (right, found) for kind, *_ in _entities(seqeval, x)})
-    known = {kind for kind, *_ in _entities(seqeval, right)}
+    right, predicted = _aligned(gold, predictions, _OUTSIDE)
+    accuracy = _accuracy(right, predicted)
+    right, predicted = (
+        [list(entities_fn(x)) for x in tags] for tags in (right, predicted)
+    )
+    kinds = sorted(
+        {kind for x in (right, predicted) for kind, *_ in _entities(seqeval, x)}
+    )
+    gold_kinds = {kind for kind, *_ in _entities(seqeval, right)}
     metrics = dict.fromkeys(_PARTS, 0.0) | dict.fromkeys(map(_macro, _PARTS), 0.0)
     metrics["accuracy"] = accuracy
     if kinds:  # seqeval has no mean over no type
         score = seqeval.precision_recall_fscore_support
         for average, name in (("micro", str), ("macro", _macro)):
-            values = score(right, found, average=average, zero_division=0)
+            values = score(right, predicted, average=average, zero_division=0)
             metrics |= _named(values, name)
-        each = score(right, found, average=None, zero_division=0)
+        each = score(right, predicted, average=None, zero_division=0)
+        # Without an average, seqeval gives values in the order of sorted types.
         for number, kind in enumerate(kinds):
-            if kind in known:
+            if kind in gold_kinds:
                 values = [value[number] for value in each]
                 metrics |= _named(values, lambda part, of=kind: f"{part}_{of}")
     return Scores.of(metrics, list(gold), {"tags": predictions})
@@ -79,16 +84,16 @@ def score_plain(gold: Mapping[str, Tags], predictions: Mapping[str, Tags]) -> Sc
       extras.MissingExtraError: if scikit-learn is not installed.
     """
     sklearn = extras.needed("sklearn.metrics", extra="metrics", to="score tags")
-    right, found = _aligned(gold, predictions, _NO_TAG)
-    flat = [[tag for tags in x for tag in tags] for x in (right, found)]
-    metrics = {"accuracy": _accuracy(right, found), "macro_f1": 0.0}
+    right, predicted = _aligned(gold, predictions, _NO_TAG)
+    flat = [[tag for tags in x for tag in tags] for x in (right, predicted)]
+    metrics = {"accuracy": _accuracy(right, predicted), "macro_f1": 0.0}
     tags = sorted({*flat[0], *flat[1]} - {_NO_TAG})
     if tags:
         each = sklearn.f1_score(*flat, labels=tags, average=None, zero_division=0.0)
         metrics["macro_f1"] = float(each.mean())
-        known = {*flat[0]}
+        gold_tags = {*flat[0]}
         of_tags = zip(tags, each.tolist(), strict=True)
-        metrics |= {f"f1_{tag}": f1 for tag, f1 in of_tags if tag in known}
+        metrics |= {f"f1_{tag}": f1 for tag, f1 in of_tags if tag in gold_tags}
     return Scores.of(metrics, list(gold), {"tags": predictions})
 
 
@@ -102,10 +107,10 @@ def _named(values, name) -> dict[str, float]:
     }
 
 
-def _accuracy(right: list[list[str]], found: list[list[str]]) -> float:
+def _accuracy(right: list[list[str]], predicted: list[list[str]]) -> float:
     pairs = [
         pair
-        for both in zip(right, found, strict=True)
+        for both in zip(right, predicted, strict=True)
         for pair in zip(*both, strict=True)
     ]
     return sum(a == b for a, b in pairs) / max(len(pairs), 1)
@@ -122,22 +127,22 @@ def _aligned(
         for name, of_record in gold.items()
         for pair in _sentences(name, of_record, predictions.get(name, ()), missing)
     ]
-    return [right for right, _ in pairs], [found for _, found in pairs]
+    return [right for right, _ in pairs], [predicted for _, predicted in pairs]
 
 
 def _sentences(
-    name: str, gold: Tags, given: Tags, missing: str
+    name: str, gold: Tags, predicted: Tags, missing: str
 ) -> Iterator[tuple[list[str], list[str]]]:
-    if len(given) > len(gold):
+    if len(predicted) > len(gold):
         raise ValueError(
-            f"{name!r}: tags of {len(given)} sentences predicted, but there are "
+            f"{name!r}: tags of {len(predicted)} sentences predicted, but there are "
             f"{len(gold)}"
         )
     for number, right in enumerate(gold):
-        found = given[number] if number < len(given) else [missing] * len(right)
-        if len(found) != len(right):
+        tags = predicted[number] if number < len(predicted) else [missing] * len(right)
+        if len(tags) != len(right):
             raise ValueError(
-                f"{name!r}, sentence {number + 1}: {len(found)} tags predicted for "
+                f"{name!r}, sentence {number + 1}: {len(tags)} tags predicted for "
                 f"{len(right)} words; expected one each"
             )
-        yield list(right), list(found)
+        yield list(right), list(tags)

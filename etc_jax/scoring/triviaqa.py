@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import string
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from etc_jax.scoring.squad import check_predictions
 
 # To spaces, where SQuAD leaves nothing: "AC/DC" is "ac dc" here.
 _SPACES = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 # Of a release with `VerifiedEval` only what has these counts, and of documents only
 # those of the web domain are asked.
 VERIFIED_QUESTION = "QuestionPartOfVerifiedEval"
@@ -23,7 +21,7 @@ VERIFIED_DOCUMENT = "DocPartOfVerifiedEval"
 
 def normalize(text: str) -> str:
     """Lower case, marks as spaces, no articles, single spaces."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_SPACES)).split())
+    return answers.normalize(text, _SPACES)
 
 
 def truths_of(release: Any, where: str = "gold") -> dict[str, list[str]]:
@@ -38,7 +36,7 @@ def truths_of(release: Any, where: str = "gold") -> dict[str, list[str]]:
     domain = files.field(files.typed(release, dict, where), "Domain", str, where)
     flag = release.get("VerifiedEval", False)
     verified = files.typed(flag, bool, f"{where}, field 'VerifiedEval'")
-    found: dict[str, list[str]] = {}
+    truths: dict[str, list[str]] = {}
     data = files.field(release, "Data", list, where)
     for question, at in files.identified(data, "QuestionId", where):
         if verified and not files.field(question, VERIFIED_QUESTION, bool, at):
@@ -56,8 +54,8 @@ def truths_of(release: Any, where: str = "gold") -> dict[str, list[str]]:
                 if not verified or files.field(page, VERIFIED_DOCUMENT, bool, at)
             ]
             keys = [f"{question['QuestionId']}--{name}" for name in names]
-        found |= dict.fromkeys(keys, answer_names(answer, at))
-    return found
+        truths |= dict.fromkeys(keys, answer_names(answer, at))
+    return truths
 
 
 def answer_names(answer: Any, where: str) -> list[str]:
@@ -93,10 +91,10 @@ def score(gold: Mapping[str, list[str]], predictions: Mapping[str, str]) -> Scor
     exact = f1 = 0.0
     for key, truths in gold.items():
         if key in predictions:
-            given = predictions[key]
-            exact += normalize(given) in {normalize(truth) for truth in truths}
+            answer = predictions[key]
+            exact += normalize(answer) in {normalize(truth) for truth in truths}
             f1 += max(
-                answers.token_overlap(given, truth, normalize=normalize).f1
+                answers.token_overlap(answer, truth, normalize=normalize).f1
                 for truth in truths
             )
     metrics = {"exact_match": exact / len(gold), "f1": f1 / len(gold)}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from etc_jax.data.mixture import Mixture, proportional_weights
+from etc_jax.data.mixture import Mixture
 
 # Shares of a thousandth or more, in integers, so that expectations are exact.
 WEIGHTS = st.lists(st.integers(1, 100), min_size=1, max_size=9)
@@ -141,27 +141,3 @@ def test_seed_out_of_range_is_an_error(seed):
 def test_negative_positions_are_an_error():
     with pytest.raises(IndexError, match="positions begin at 0"):
         Mixture([1.0], seed=0).locate(-1)
-
-
-def test_proportional_weights():
-    sizes = [100, 400, 10_000]
-    assert proportional_weights(sizes) == [100.0, 400.0, 10_000.0]
-    assert proportional_weights(sizes, maximum=900) == [100.0, 400.0, 900.0]
-    assert proportional_weights(sizes, maximum=900, temperature=2.0) == pytest.approx(
-        [10.0, 20.0, 30.0]
-    )
-
-
-@pytest.mark.parametrize(
-    "kwargs, message",
-    [
-        ({"maximum": 0}, "maximum must be 1 or more"),
-        ({"temperature": 0.0}, "temperature must be a positive number, got 0.0"),
-        ({"temperature": float("inf")}, "temperature must be a positive number"),
-    ],
-)
-def test_bad_arguments_of_proportional_weights(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        proportional_weights([10, 20], **kwargs)
-    with pytest.raises(ValueError, match="source 1 has size 0; leave empty ones out"):
-        proportional_weights([10, 0])

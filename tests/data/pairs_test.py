@@ -92,7 +92,7 @@ def test_rows_are_filled_and_padding_is_counted(made):
     inputs = sum(len(x["input"].split()) + 1 for x in values)
     targets = sum(len(x["target"].split()) + 1 for x in values)
     counts = plan.counts
-    assert (counts["input"].kept, counts["target"].kept) == (inputs, targets)
+    assert (counts["input"].tokens, counts["target"].tokens) == (inputs, targets)
     assert counts["input"].fill == inputs / (16 * plan.num_rows)
     # No more rows than one of the two sides takes at least, and a fifth of that.
     assert plan.num_rows <= 1.2 * max(inputs / 16, targets / 8)

@@ -157,7 +157,7 @@ def test_a_schema_is_saved_as_json():
 
 def test_further_inputs_have_a_field_and_an_axis():
     schema = sequence.SCHEMA.extended(
-        {"marked": Field(shape=(1,), padding=-1)}, places={"marked": "input"}
+        {"marked": Field(shape=(1,), padding=-1)}, positions={"marked": "input"}
     )
     assert schema.smallest()["marked"].shape == (1, 1)
     wrong = {**schema.smallest(), "marked": np.array([[1]])}

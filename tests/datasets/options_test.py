@@ -10,7 +10,7 @@ from etc_jax.formats.structured import StructuredSizes
 def given(*argv, name="natural_questions"):
     parser, options = argparse.ArgumentParser(), find_task(name).options
     input_options.add_flags(parser, options)
-    return input_options.given(parser.parse_args(argv), options)
+    return input_options.from_flags(parser.parse_args(argv), options)
 
 
 def test_flags_are_the_options_of_the_data_set():

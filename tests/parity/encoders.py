@@ -10,7 +10,6 @@ from etc_jax.conversion.families.encoder import export_hf, model_of, read_hf
 from etc_jax.conversion.families.encoder_config import config_from_hf
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.data.windows import questions
 from etc_jax.models.encoder.body import BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder.heads import EncoderForSpans
 from parity.cases import Case
@@ -41,9 +40,9 @@ def _global_index(peer: Peer, config, tokens, mask):
     if is_global is None and "ForSequence" in name:
         is_global = np.arange(tokens.shape[-1]) == np.zeros_like(tokens)
     elif is_global is None and "ForQuestion" in name:
-        is_global = questions.before_separator(tokens, sep, separators=3)
+        is_global = _before_separator(tokens, sep)
     elif is_global is None and "ForMultipleChoice" in name:
-        before = questions.before_separator(tokens, sep, separators=3)
+        before = _before_separator(tokens, sep)
         # Two separators stand between the parts.
         end = before.sum(axis=-1, keepdims=True) + 1
         is_global = np.arange(tokens.shape[-1]) > end
@@ -51,6 +50,13 @@ def _global_index(peer: Peer, config, tokens, mask):
         return {}
     index = global_index((is_global * mask).reshape(-1, tokens.shape[-1]))
     return {"global_index": index.reshape(*tokens.shape[:-1], -1)}
+
+
+def _before_separator(tokens, separator: int) -> np.ndarray:
+    """bool `[..., n]`: `<s> question` of `<s> question </s></s> text </s>`."""
+    is_separator = tokens == separator
+    assert (is_separator.sum(axis=-1) == 3).all()
+    return np.cumsum(is_separator, axis=-1) == 0
 
 
 def _padding_learns_nothing(config, values):

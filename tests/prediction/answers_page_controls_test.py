@@ -34,7 +34,7 @@ RECORDS = (
 )
 WORST_FIRST = [6, 3, 4, 2, 5, 1, 7]
 WORDING = Wording(
-    question="Text", answer="", candidates="{} labels", headed_by_id=True, places=""
+    question="Text", answer="", candidates="{} labels", headed_by_id=True, support=""
 )
 SHOWN = """
 [...document.querySelectorAll('.records > article')]

@@ -92,7 +92,7 @@ KEYPHRASES = Explained(
         ),
     ),
     (Candidate("lee", 0.6), Candidate("mill", 0.4)),
-    wording=Wording(answer="", places="", headed_by_id=True),
+    wording=Wording(answer="", support="", headed_by_id=True),
 )
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from etc_jax.data.bytes.stream import START, next_symbol_batch
 from etc_jax.data.epochs import BatchRows, check_draws, positions
 from etc_jax.data.pretraining import masking
 
-SEPARATOR = 0
+SEPARATOR = START  # so that the tokens, shifted by one, begin with it
 # Streams of draws that no row of the other shares.
 _TRAINING, _EVALUATION = 0, 1
 
 
 class DuplicationReader:
-    """Batches of an endless row of sequences; keys are those of `ByteReader`.
+    """Batches of an endless row of sequences; keys and shapes as of `ByteReader`.
 
     `tokens` is the sequence shifted by one, after a separator; `weights` is 1 on the
     second w alone. (Papers and code differ in whether the second separator counts; its
@@ -60,7 +61,7 @@ class DuplicationReader:
         self._source = _EVALUATION if evaluation else _TRAINING
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, `[b, n]` arrays, whatever was read before.
 
         Args:
           step: 0, 1, ....
@@ -69,14 +70,12 @@ class DuplicationReader:
         Raises:
           IndexError: if the step is out of range.
         """
-        places, half = positions(step, self._batch_size, rows), self._length // 2
-        targets = np.full((len(places), self._length), SEPARATOR, np.int32)
-        for row, place in enumerate(places):
-            rng = masking.generator(self._seed, 0, place, source=self._source)
+        row_positions, half = positions(step, self._batch_size, rows), self._length // 2
+        targets = np.full((len(row_positions), self._length), SEPARATOR, np.int32)
+        for row, position in enumerate(row_positions):
+            rng = masking.generator(self._seed, 0, position, source=self._source)
             w = rng.integers(1, self._symbols, half - 1)
             targets[row, 1:half] = targets[row, half + 1 :] = w
-        tokens = np.full_like(targets, SEPARATOR)
-        tokens[:, 1:] = targets[:, :-1]
         weights = np.zeros(targets.shape, np.float32)
         weights[:, half + 1 :] = 1.0
-        return {"tokens": tokens, "targets": targets, "target_weights": weights}
+        return next_symbol_batch(targets, weights)

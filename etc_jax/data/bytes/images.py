@@ -6,14 +6,8 @@ import pathlib
 
 import numpy as np
 
-from etc_jax.data.bytes.stream import START
-from etc_jax.data.epochs import (
-    BatchRows,
-    Permutations,
-    check_draws,
-    check_step,
-    positions,
-)
+from etc_jax.data.bytes.stream import next_symbol_batch
+from etc_jax.data.epochs import BatchRows, Epochs
 
 
 def open_images(path: str) -> np.ndarray:
@@ -53,7 +47,7 @@ class ImageReader:
         """See the class.
 
         Args:
-          images: of `open_images`.
+          images: uint8 `[images, bytes]`, of `open_images`.
           length: of a row; that of the images.
           batch_size: rows of a whole batch, over all processes.
           seed: of the order.
@@ -62,15 +56,15 @@ class ImageReader:
         Raises:
           ValueError: if images have another length.
         """
-        check_draws(batch_size, seed)
         if images.shape[1] != length:
             raise ValueError(
                 f"images have {images.shape[1]} bytes, but data.input_length is "
                 f"{length}; set it to that"
             )
-        self._images, self._batch_size = images, batch_size
-        self._evaluation = evaluation
-        self._permutation = Permutations(len(images), seed=seed)
+        self._images = images
+        self._epochs = Epochs(
+            len(images), batch_size=batch_size, seed=seed, evaluation=evaluation
+        )
 
     @property
     def num_examples(self) -> int:
@@ -80,26 +74,18 @@ class ImageReader:
     @property
     def steps(self) -> int:
         """Batches of one evaluation."""
-        return -(-len(self._images) // self._batch_size)
+        return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step; see `ByteReader.batch_at`.
+        """The batch of one step, `[b, n]` arrays; see `ByteReader.batch_at`.
 
         Raises:
           IndexError: if the step is out of range.
         """
-        if self._evaluation:
-            check_step(step, self.steps)
-        places = positions(step, self._batch_size, rows)
-        shape = (len(places), self._images.shape[1])
+        items = self._epochs.items(step, rows)
+        shape = (len(items), self._images.shape[1])
         targets, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-        for row, position in enumerate(places):
-            if self._evaluation and position >= len(self._images):
-                continue
-            index = position
-            if not self._evaluation:
-                _, index = self._permutation.locate(position)
-            targets[row], weights[row] = self._images[index], 1.0
-        tokens = np.full(shape, START, np.int32)
-        tokens[:, 1:] = targets[:, :-1]
-        return {"tokens": tokens, "targets": targets, "target_weights": weights}
+        for row, item in enumerate(items):
+            if item is not None:
+                targets[row], weights[row] = self._images[item], 1.0
+        return next_symbol_batch(targets, weights)

@@ -66,7 +66,7 @@ class MaskedBytes:
         self._shares = shares or masking.MaskingShares()
 
     def batch_at(self, step: int, rows: BatchRows = None) -> Batch:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, `[b, n]` arrays, whatever was read before.
 
         Args:
           step: 0, 1, ....

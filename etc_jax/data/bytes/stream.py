@@ -13,6 +13,7 @@ import glob
 import pathlib
 import zipfile
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,9 +65,9 @@ def files_of(patterns: Sequence[str]) -> list[pathlib.Path]:
     """
     files = []
     for pattern in patterns:
-        if not (found := sorted(glob.glob(pattern, recursive=True))):
+        if not (matches := sorted(glob.glob(pattern, recursive=True))):
             raise ValueError(f"{pattern!r} in data.paths matches no file")
-        files += map(pathlib.Path, found)
+        files += map(pathlib.Path, matches)
     return files
 
 
@@ -133,6 +134,21 @@ def split(
     )
 
 
+def next_symbol_batch(targets: np.ndarray, weights: np.ndarray) -> dict[str, Any]:
+    """A batch in which each symbol is predicted from the ones before it.
+
+    Args:
+      targets: int32 `[b, n]`.
+      weights: float32 `[b, n]`, 1 for a target that counts.
+
+    Returns:
+      See `ByteReader`; a row begins after `START`.
+    """
+    tokens = np.full_like(targets, START)
+    tokens[:, 1:] = targets[:, :-1]
+    return {"tokens": tokens, "targets": targets, "target_weights": weights}
+
+
 class ByteReader:
     """Batches of a part: each byte is predicted from the ones before it.
 
@@ -169,7 +185,7 @@ class ByteReader:
         self._permutation = Permutations(self.num_examples, seed=seed)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, `[b, n]` arrays, whatever was read before.
 
         Args:
           step: 0, 1, ....
@@ -225,16 +241,18 @@ class ByteEvaluation:
         return -(-len(self._starts) // self._batch_size)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step; see `ByteReader.batch_at`.
+        """The batch of one step, `[b, n]` arrays; see `ByteReader.batch_at`.
 
         Raises:
           IndexError: if the step is out of range.
         """
         check_step(step, self.steps)
-        places = positions(step, self._batch_size, rows)
-        known = range(len(self._starts))
-        starts = [self._starts[i] if i in known else self._part.start for i in places]
-        counted = [self._counted[i] if i in known else 0 for i in places]
+        indices = positions(step, self._batch_size, rows)
+        windows = range(len(self._starts))
+        starts = [
+            self._starts[i] if i in windows else self._part.start for i in indices
+        ]
+        counted = [self._counted[i] if i in windows else 0 for i in indices]
         return _windows(self._part, starts, self._length, counted)
 
 
@@ -248,6 +266,7 @@ def _windows(part: StreamSlice, starts, length: int, counted) -> dict[str, np.nd
         targets[row, :size] = part.stream[start : start + size]
         tokens[row, 1:size] = targets[row, : size - 1]
         if start:
+            # It may lie before the part: it is looked at, and not predicted.
             tokens[row, 0] = part.stream[start - 1]
         weights[row, size - count : size] = 1.0
     return {"tokens": tokens, "targets": targets, "target_weights": weights}

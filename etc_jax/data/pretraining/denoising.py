@@ -78,9 +78,9 @@ class Spans:
             if self.lengths == "mixed":
                 mean = rng.choice(self.mixed_means)
             missing = _parts(rng, noise, _num_spans(noise, length, mean))
-        there = _parts(rng, length - noise, len(missing))
+        shown = _parts(rng, length - noise, len(missing))
         # There, missing, there, missing, ...
-        lengths = np.stack([there, missing], axis=1).ravel()
+        lengths = np.stack([shown, missing], axis=1).ravel()
         return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
 
 
@@ -90,6 +90,7 @@ def _num_spans(noise: int, length: int, mean: float) -> int:
 
 def _parts(rng: np.random.Generator, total: int, count: int) -> np.ndarray:
     """`count` positive numbers with a sum, each such list as likely as any other."""
+    # Cuts between neighbours, each at most once: so no part is empty.
     borders = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
     return np.diff(borders, prepend=0, append=total)
 
@@ -102,6 +103,7 @@ def _poisson_parts(
     ends = np.cumsum(lengths)
     count = min(int(np.searchsorted(ends, total)) + 1, most)
     lengths = lengths[:count]
+    # The last span takes what is over or missing.
     lengths[-1] += total - ends[count - 1]
     return lengths
 
@@ -138,17 +140,17 @@ def span_corruption(
     read = marked[~missing | starts]
     firsts = np.flatnonzero(starts)
     target = np.insert(tokens, firsts, sentinels[:count])
-    kept = np.insert(missing, firsts, True)
-    return Corrupted(read, target[kept])
+    in_target = np.insert(missing, firsts, True)
+    return Corrupted(read, target[in_target])
 
 
-def reconstructed(found: Corrupted, sentinels: Sequence[int]) -> np.ndarray:
-    """The text of `span_corruption`, whose whole target is given."""
-    is_sentinel = np.isin(found.target, sentinels)
-    spans = np.split(found.target, np.flatnonzero(is_sentinel))
+def reconstructed(corrupted: Corrupted, sentinels: Sequence[int]) -> np.ndarray:
+    """The text of `span_corruption`, int `[n]`, of its whole input and target."""
+    is_sentinel = np.isin(corrupted.target, sentinels)
+    spans = np.split(corrupted.target, np.flatnonzero(is_sentinel))
     by_sentinel = {int(span[0]): span[1:] for span in spans if len(span)}
-    parts = [by_sentinel.get(int(token), token[None]) for token in found.input]
-    return np.concatenate(parts) if parts else found.input
+    parts = [by_sentinel.get(int(token), token[None]) for token in corrupted.input]
+    return np.concatenate(parts) if parts else corrupted.input
 
 
 def infilling(
@@ -181,11 +183,13 @@ def infilling(
         return tokens
     # Spans do not touch: each order of spans and kept tokens with one of these between
     # two spans is as likely as any other, as far as there are enough of them.
-    kept = n - int(lengths.sum())
-    places = np.sort(rng.choice(kept + 1, min(len(lengths), kept + 1), replace=False))
+    num_shown = n - int(lengths.sum())
+    borders = np.sort(
+        rng.choice(num_shown + 1, min(len(lengths), num_shown + 1), replace=False)
+    )
     rng.shuffle(lengths)
-    lengths = lengths[: len(places)]
-    gaps = np.diff(places, prepend=0, append=kept)
+    lengths = lengths[: len(borders)]
+    gaps = np.diff(borders, prepend=0, append=num_shown)
     out, at = [], 0
     for gap, length in zip(gaps, [*lengths, 0], strict=True):
         out.append(tokens[at : at + gap])
@@ -260,6 +264,7 @@ def choose_sentences(
         counts = _counts(tokens, lengths)
         for _ in range(count):
             scores = _f1_of_each(counts, chosen, unique)
+            # Below every F1: not chosen again.
             scores[chosen] = -1
             chosen[np.argmax(scores)] = True
     else:
@@ -287,6 +292,7 @@ class _Counts(NamedTuple):
 def _counts(tokens: np.ndarray, lengths: np.ndarray) -> _Counts:
     kinds, kind = np.unique(tokens, return_inverse=True)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
+    # One number for (sentence, kind), so that one sort counts all.
     pairs, count = np.unique(sentence * len(kinds) + kind, return_counts=True)
     return _Counts(
         pairs // len(kinds), pairs % len(kinds), count, len(lengths), len(kinds)
@@ -300,22 +306,22 @@ def _f1_of_each(counts: _Counts, chosen: np.ndarray, unique: bool) -> np.ndarray
     def of_kinds(keep: np.ndarray) -> np.ndarray:
         return np.bincount(c.kind[keep], c.count[keep], c.num_kinds)
 
-    mine = of_kinds(chosen[c.sentence])
-    rest = of_kinds(~chosen[c.sentence])
+    in_chosen = of_kinds(chosen[c.sentence])
+    in_rest = of_kinds(~chosen[c.sentence])
     # With the sentence's own: [kinds of all sentences], before and after it moves.
-    before = mine[c.kind], rest[c.kind]
+    before = in_chosen[c.kind], in_rest[c.kind]
     after = before[0] + c.count, before[1] - c.count
     if unique:
-        mine, rest = np.minimum(mine, 1), np.minimum(rest, 1)
+        in_chosen, in_rest = np.minimum(in_chosen, 1), np.minimum(in_rest, 1)
         before, after = ([np.minimum(x, 1) for x in pair] for pair in (before, after))
 
     def of_all(change: np.ndarray, start: float) -> np.ndarray:
         return start + np.bincount(c.sentence, change, c.num_sentences)
 
-    size = of_all(after[0] - before[0], mine.sum())
-    others = of_all(after[1] - before[1], rest.sum())
+    size = of_all(after[0] - before[0], in_chosen.sum())
+    others = of_all(after[1] - before[1], in_rest.sum())
     common = of_all(
-        np.minimum(*after) - np.minimum(*before), np.minimum(mine, rest).sum()
+        np.minimum(*after) - np.minimum(*before), np.minimum(in_chosen, in_rest).sum()
     )
     # 2 P R / (P + R), of P = common / size and R = common / others.
     return 2 * common / np.maximum(size + others, 1)

@@ -73,7 +73,7 @@ _MLM = {
     "fields": MLM_FIELDS,
     "lengths": {"mlm": "mlm_capacity"},
     "tables": {"mlm_targets": "vocab_size"},
-    "places": {"mlm_positions": "long"},
+    "positions": {"mlm_positions": "long"},
 }
 _CPC = {
     "fields": {
@@ -82,7 +82,7 @@ _CPC = {
         "cpc_documents": Field("cpc_global", padding=-1),
         "cpc_overflow": Field(),
     },
-    "places": {"cpc_positions": "global"},
+    "positions": {"cpc_positions": "global"},
 }
 
 
@@ -214,12 +214,12 @@ def fitting_sentences(
     )
     if all_fit:
         return np.sort(selected)
-    kept, room = [], sizes.cpc_long_length
+    fitting, room = [], sizes.cpc_long_length
     for sentence, length in zip(selected.tolist(), wanted.tolist(), strict=True):
-        if length <= room and len(kept) < sizes.cpc_global_length:
-            kept.append(sentence)
+        if length <= room and len(fitting) < sizes.cpc_global_length:
+            fitting.append(sentence)
             room -= length
-    return np.array(sorted(kept), np.int64)
+    return np.array(sorted(fitting), np.int64)
 
 
 def build_row(
@@ -266,7 +266,7 @@ def fill_row(
       batch: of `empty_batch`.
       row: which row.
       window: the text.
-      cpc_sentences: sentences to mask for CPC, ascending, such that they fit.
+      cpc_sentences: int `[k]`, those to mask for CPC, ascending, such that they fit.
       rng: draws of the MLM masking.
       ids: special ids.
       shares: what is masked.
@@ -274,6 +274,7 @@ def fill_row(
     num_tokens, num_segments = len(window.tokens), len(window.lengths)
     masked = np.zeros(num_segments, bool)
     masked[cpc_sentences] = True
+    # A sentence is masked whole: [tokens].
     masked_tokens = np.repeat(masked, window.lengths)
 
     long_tokens = batch["long_tokens"][row, :num_tokens]
@@ -285,6 +286,7 @@ def fill_row(
     _fill_structure(batch["structure"], row, window.lengths, window.piece_ids)
     if len(cpc_sentences):
         _fill_cpc(batch, row, window, cpc_sentences, window.tokens[masked_tokens], ids)
+    # MLM draws from what CPC has left (appendix C).
     shown = np.flatnonzero(~masked_tokens)
     mask_tokens(
         batch,

@@ -29,7 +29,7 @@ def global_index(mask: np.ndarray, num_globals: int | None = None) -> np.ndarray
             f"for {num_globals}; make fewer tokens global, or raise the number"
         )
     index = np.full((len(mask), num_globals), -1, np.int32)
-    for row, places in zip(index, mask, strict=True):
-        found = np.flatnonzero(places)
-        row[: len(found)] = found
+    for row, is_global in zip(index, mask, strict=True):
+        positions = np.flatnonzero(is_global)
+        row[: len(positions)] = positions
     return index

@@ -87,6 +87,7 @@ def select_cpc_sentences(
     """
     if num_sentences < 2 or not share:
         return np.zeros(0, np.int64)
+    # Rounded up with the chance of the fraction.
     count = int(share * num_sentences + rng.random())
     count = min(max(count, 1), num_sentences - 1)
     return rng.permutation(num_sentences)[:count]
@@ -111,6 +112,7 @@ def select_words(
     starts = np.flatnonzero(word_starts)
     lengths = np.diff(starts, append=len(word_starts))
     order = rng.permutation(len(lengths))
+    # Tokens of the first words in the drawn order: [words].
     total = np.cumsum(lengths[order])
     budget = share * len(word_starts)
     count = int(np.searchsorted(total, budget, "right"))
@@ -143,6 +145,7 @@ def corrupt(
       random_ids: (first, one past the last) id of regular tokens.
     """
     draw = rng.random(len(targets))
+    # Drawn for every token, so that later draws do not depend on earlier ones.
     random = rng.integers(*random_ids, len(targets), dtype=targets.dtype)
     shown = np.where(
         draw < shares.replace_by_mask + shares.replace_by_random, random, targets

@@ -19,6 +19,8 @@ from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 # Windows of a large text that are looked at for each sentence of the pool.
 _WINDOWS_PER_SENTENCE = 16
+# Shorter sentences are too much alike to be told from each other.
+_MIN_TOKENS = 8
 
 
 def cpc_pool(
@@ -30,7 +32,6 @@ def cpc_pool(
     batch_size: int,
     count: int = 256,
     seed: int = 0,
-    min_sentence_tokens: int = 8,
     shares: masking.MaskingShares | None = None,
 ) -> list[Batch]:
     """Batches in which a fixed pool of sentences, and no other, is masked for CPC.
@@ -50,7 +51,6 @@ def cpc_pool(
       batch_size: rows of a batch; rows left in the last one are padding.
       count: sentences of the pool: the sum of all `cpc_weights`.
       seed: of the choice and of the MLM masks.
-      min_sentence_tokens: shorter sentences, too much alike, are not eligible.
       shares: what is masked; None: as in the paper.
 
     Raises:
@@ -60,9 +60,9 @@ def cpc_pool(
     check_together(cache, plan, ids, sizes, shares)
     if not sizes.has_cpc:
         raise ValueError("a CPC pool needs CPC: shares.cpc and the cpc_ lengths are 0")
-    places = _some_windows(plan.num_windows, _WINDOWS_PER_SENTENCE * count, seed)
-    windows = {i: plan.read(cache, i) for i in places}
-    pool = _choose_pool(windows, sizes, count, seed, min_sentence_tokens)
+    drawn = _some_windows(plan.num_windows, _WINDOWS_PER_SENTENCE * count, seed)
+    windows = {i: plan.read(cache, i) for i in drawn}
+    pool = _choose_pool(windows, sizes, count, seed)
     examples = _pool_examples(pool, windows, sizes, shares.cpc)
     batches = []
     for start in range(0, len(examples), batch_size):
@@ -84,7 +84,7 @@ def _some_windows(num_windows: int, most: int, seed: int) -> list[int]:
 
 
 def _choose_pool(
-    windows: dict[int, PackedWindow], sizes, count, seed, min_tokens
+    windows: dict[int, PackedWindow], sizes, count, seed
 ) -> list[tuple[int, int]]:
     """(window, sentence) of each sentence of the pool."""
     by_document: dict[int, list[tuple[int, int]]] = {}
@@ -94,14 +94,15 @@ def _choose_pool(
             continue  # masking its only sentence would leave nothing to predict from
         ends = np.cumsum(window.lengths)
         for s, (end, length) in enumerate(zip(ends, window.lengths, strict=True)):
+            # Equal sentences could not be told apart as targets.
             text = window.tokens[end - length : end].tobytes()
-            if min_tokens <= length <= sizes.cpc_long_length and text not in seen:
+            if _MIN_TOKENS <= length <= sizes.cpc_long_length and text not in seen:
                 seen.add(text)
                 by_document.setdefault(int(window.documents[s]), []).append((w, s))
     total = sum(map(len, by_document.values()))
     if total < count:
         raise ValueError(
-            f"a CPC pool of {count} needs as many different sentences of {min_tokens} "
+            f"a CPC pool of {count} needs as many different sentences of {_MIN_TOKENS} "
             f"to {sizes.cpc_long_length} tokens in the held-back text, got {total}; "
             "raise data.held_back_fraction or use more text"
         )

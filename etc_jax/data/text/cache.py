@@ -26,14 +26,7 @@ from typing import Any
 import numpy as np
 
 from etc_jax.data import array_folder
-from etc_jax.data.array_folder import (
-    HEADER,
-    TOKENIZER,
-    FolderFormat,
-    GrowingArray,
-    new_folder,
-)
-from etc_jax.data.parts import remove_work_of, work_folder
+from etc_jax.data.array_folder import HEADER, TOKENIZER, FolderFormat, GrowingArray
 from etc_jax.data.text import export
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.sentences import split_sentences
@@ -91,6 +84,7 @@ class TokenCache:
         """Bool `[stop - start]`: whether each token is the first piece of a word."""
         first = start // 8
         bits = np.unpackbits(self.word_bits[first : -(-stop // 8)], bitorder="little")
+        # Whole bytes were unpacked: cut to the tokens asked for.
         return bits[start - 8 * first : stop - 8 * first].astype(bool)
 
     def load_tokenizer(self) -> Tokenizer:
@@ -194,28 +188,23 @@ def build_cache(
     """
     path = pathlib.Path(path)
     fingerprint = _fingerprint(tokenizer, made_by)
-    if not _FORMAT.is_at(path):
-        _FORMAT.check_free(path)
-        work = path.with_name(f".{path.name}-{fingerprint[:12]}")
-        with work_folder(work):
-            if not _FORMAT.is_at(path):  # nobody made it while this one waited
-                whole = new_folder(work / "whole")
-                tokenizer.save(whole / TOKENIZER)
-                parts = export.encode_parts(
-                    documents,
-                    tokenizer,
-                    whole / TOKENIZER,
-                    work,
-                    split_fn=split_fn,
-                    workers=workers,
-                    part_chars=part_chars,
-                )
-                with contextlib.closing(parts):
-                    facts = _write(parts, tokenizer, whole, progress_fn)
-                facts |= {"made_by": dict(made_by), "fingerprint": fingerprint}
-                _FORMAT.write_header(whole, facts)
-                _FORMAT.publish(whole, path)
-    remove_work_of(path)
+    work = path.with_name(f".{path.name}-{fingerprint[:12]}")
+
+    def write(folder: pathlib.Path) -> dict[str, Any]:
+        parts = export.encode_parts(
+            documents,
+            tokenizer,
+            folder / TOKENIZER,
+            work,
+            split_fn=split_fn,
+            workers=workers,
+            part_chars=part_chars,
+        )
+        with contextlib.closing(parts):
+            facts = _write(parts, tokenizer, folder, progress_fn)
+        return facts | {"made_by": dict(made_by), "fingerprint": fingerprint}
+
+    _FORMAT.build(path, work, tokenizer, write)
     _FORMAT.check_made(path, fingerprint)
     return TokenCache.open(path, tokenizer.fingerprint())
 
@@ -242,6 +231,7 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
             progress_fn(0, 0)
         for batch in batches:
             sentences.append(tokens.length + np.cumsum(batch.sentence_lengths))
+            # Offsets have one more entry than there are sentences.
             before = sentences.length - 1 - len(batch.sentence_lengths)
             borders.append(before + np.cumsum(batch.document_lengths))
             tokens.append(batch.ids)
@@ -284,8 +274,8 @@ def _kinds(token_dtype: str) -> dict[str, str]:
 def _add_sources(totals: dict[str, collections.Counter[str]], sources) -> None:
     for source, counts in sources.items():
         # Names without a "/" make each document a source: a header is not for those.
-        known = source in totals or len(totals) < _MAX_SOURCES
-        key = source if known else OTHER_SOURCES
+        has_room = source in totals or len(totals) < _MAX_SOURCES
+        key = source if has_room else OTHER_SOURCES
         totals.setdefault(key, collections.Counter()).update(counts)
 
 
@@ -313,6 +303,7 @@ def _described_arrays(path: pathlib.Path, header) -> dict[str, tuple[str, int]]:
 
 
 def _check_values(cache: TokenCache, vocab_size: int) -> None:
+    # In chunks: the file is mapped, and may be larger than memory.
     for start in range(0, cache.num_tokens, _CHUNK_TOKENS):
         largest = int(cache.tokens[start : start + _CHUNK_TOKENS].max())
         if largest >= vocab_size:

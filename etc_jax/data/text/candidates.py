@@ -82,9 +82,9 @@ class CandidateRows:
             )
         self.num_spans = spans.most(text_length)
         self.num_places = spans.count_noise(text_length)
-        marks.check_room(self._kept(self.num_spans), text_length)
+        marks.check_room(self._num_missing(self.num_spans), text_length)
 
-    def _kept(self, count: int) -> int:
+    def _num_missing(self, count: int) -> int:
         return min(count, max(1, math.floor(self._share * count)))
 
     def empty(self, rows: int) -> dict[str, Any]:
@@ -110,5 +110,5 @@ class CandidateRows:
         batch["example_ids"][row, :size] = 1
         batch["span_ids"][row, :size] = MARK
         batch["span_ids"][row, first : size - 1] = numbers * is_candidate
-        batch["kept_spans"][row] = self._kept(int(starts.sum()))
+        batch["kept_spans"][row] = self._num_missing(int(starts.sum()))
         return Overflow()

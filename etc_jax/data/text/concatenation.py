@@ -123,20 +123,21 @@ class Concatenated:
         """Gathers the text of one window; a sentence is cut at its borders."""
         start = index * self.long_length
         stop = min(start + self.long_length, int(self.ends[-1]))
+        # Documents whose tokens reach into [start, stop).
         first = np.searchsorted(self.ends, start, "right")
         last = np.searchsorted(self.ends, stop, "left")
-        places = range(first, last + 1)
-        return gather(cache, (self._piece(cache, x, start, stop) for x in places))
+        numbers = range(first, last + 1)
+        return gather(cache, (self._piece(cache, x, start, stop) for x in numbers))
 
     def _piece(
-        self, cache: TokenCache, place: int, start: int, stop: int
+        self, cache: TokenCache, number: int, start: int, stop: int
     ) -> tuple[int, np.ndarray]:
         """A document of `gather`, of which what is outside of a window is cut off."""
-        document = int(self.documents[place])
+        document = int(self.documents[number])
         first, end = cache.document_offsets[document : document + 2]
         offsets = cache.sentence_offsets[first : end + 1]
         # From tokens of this order to those of the cache.
-        shift = offsets[-1] - self.ends[place]
+        shift = offsets[-1] - self.ends[number]
         offsets = cut_sentences(cache, offsets, self.max_sentence_tokens)
         # What is outside becomes empty sentences at the borders.
         return document, np.unique(np.clip(offsets, start + shift, stop + shift))

@@ -232,6 +232,7 @@ def _block_paragraphs(lines: list[str]) -> Iterator[str]:
         if _DIRECTIVE_OPTION.fullmatch(line):
             continue
         indent = len(line) - len(line.lstrip())
+        # As in lists of parameters: the name is outdented, its text is not.
         if indent < last_indent:
             yield " ".join(paragraph)
             paragraph = []
@@ -248,12 +249,12 @@ def _read_topics(path: pathlib.Path) -> dict[str, str]:
 
 
 def _python_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    found = []
+    files = []
     for path in folder.rglob("*.py"):
         parents = path.relative_to(folder).parts[:-1]
         if not SKIPPED_FOLDERS.intersection(parents):
-            found.append(path)
-    return sorted(found, key=lambda p: p.relative_to(folder).as_posix())
+            files.append(path)
+    return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 
 def _parse(path: pathlib.Path) -> ast.Module:

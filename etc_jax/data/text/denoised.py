@@ -65,7 +65,7 @@ class Marks(NamedTuple):
         return 1 + (self.begin is not None)
 
     def around(self, ids: np.ndarray) -> np.ndarray:
-        """A text between its first and its last token."""
+        """A text, int `[t]`, between its first and its last token: int32."""
         first = [] if self.begin is None else [self.begin]
         return np.concatenate([first, ids, [self.end]]).astype(np.int32)
 
@@ -92,20 +92,20 @@ def sentinels_of(tokenizer: Tokenizer, rows: int) -> tuple[int, ...]:
       rows: of the model's token table.
     """
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    found = {
+    by_number = {
         int(match[1]): i
         for i, piece in enumerate(pieces)
         if (match := _SENTINEL.fullmatch(piece))
     }
-    if found:
-        return tuple(found[i] for i in sorted(found))
+    if by_number:
+        return tuple(by_number[i] for i in sorted(by_number))
     return tuple(range(tokenizer.vocab_size, rows))
 
 
 def next_sentinels(tokenizer: Tokenizer, count: int) -> list[str]:
     """Names of sentinels after those that a vocabulary has."""
-    there = len(sentinels_of(tokenizer, tokenizer.vocab_size))
-    return [f"<extra_id_{i}>" for i in range(there, there + count)]
+    count_now = len(sentinels_of(tokenizer, tokenizer.vocab_size))
+    return [f"<extra_id_{i}>" for i in range(count_now, count_now + count)]
 
 
 class DenoisedRows:
@@ -159,8 +159,8 @@ class DenoisedRows:
         """See `reader.RowBuilder`."""
         if self.is_whole(window):
             return Overflow(windows=1)
-        found, batch["cut_tokens"][row] = self.example(window, rng)
-        for side, ids in found._asdict().items():
+        corrupted, batch["cut_tokens"][row] = self.example(window, rng)
+        for side, ids in corrupted._asdict().items():
             batch[f"{side}_tokens"][row, : len(ids)] = ids
             batch[f"{side}_example_ids"][row, : len(ids)] = 1
         return Overflow()
@@ -186,9 +186,9 @@ class DenoisedRows:
           rng: of the draws.
         """
         whole = [self._marks.around(ids) for ids in self._corrupted(window, rng)]
-        kept = map(cut_to, whole, (self.input_length, self.target_length))
-        found = Corrupted(*kept)
-        return found, sum(map(len, whole)) - sum(map(len, found))
+        fitting = map(cut_to, whole, (self.input_length, self.target_length))
+        corrupted = Corrupted(*fitting)
+        return corrupted, sum(map(len, whole)) - sum(map(len, corrupted))
 
     def _corrupted(self, window: PackedWindow, rng) -> Corrupted:
         task, tokens, spans = self._task, window.tokens, self._task.spans

@@ -74,16 +74,17 @@ def encode(
     sources: dict[str, collections.Counter[str]] = {}
     for batch in cut(documents, _BATCH_CHARS):
         texts = [split_fn(document.paragraphs) for document in batch]
+        # One call for the sentences of all documents: small batches are slow.
         pairs = _encode_sentences([s for text in texts for s in text], tokenizer)
         for document, text in zip(batch, texts, strict=True):
-            found = [p for p in itertools.islice(pairs, len(text)) if len(p[0])]
-            ids += [p[0] for p in found]
-            starts += [p[1] for p in found]
-            per_document.append(len(found))
-            counts = (1, len(found), sum(len(p[0]) for p in found))
+            sentences = [p for p in itertools.islice(pairs, len(text)) if len(p[0])]
+            ids += [p[0] for p in sentences]
+            starts += [p[1] for p in sentences]
+            per_document.append(len(sentences))
+            counts = (1, len(sentences), sum(len(p[0]) for p in sentences))
             counts += (document.num_chars, document.replaced_chars)
-            own = sources.setdefault(document.source, collections.Counter())
-            own.update(dict(zip(SOURCE_COUNTS, counts, strict=True)))
+            counter = sources.setdefault(document.source, collections.Counter())
+            counter.update(dict(zip(SOURCE_COUNTS, counts, strict=True)))
     flat = np.concatenate([np.zeros(0, tokenizer.id_dtype), *ids])
     _check_ids(flat, tokenizer.vocab_size)
     return EncodedDocuments(
@@ -138,9 +139,9 @@ def encode_parts(
     saved = (tokenizer_file, tokenizer.fingerprint(), split_fn)
     recipe = parts.Recipe(_encoder(tokenizer, split_fn), _open_encoder, saved)
     runs = ((_digest(part), part) for part in cut(documents, part_chars))
-    made = parts.make_parts(runs, recipe, folder, workers=workers)
-    with contextlib.closing(made):
-        yield from map(_from_part, made)
+    encoded_parts = parts.make_parts(runs, recipe, folder, workers=workers)
+    with contextlib.closing(encoded_parts):
+        yield from map(_from_part, encoded_parts)
 
 
 def _encoder(tokenizer: tokenizer_lib.Tokenizer, split_fn: SplitFn) -> parts.MakeFn:

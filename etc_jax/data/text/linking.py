@@ -99,6 +99,7 @@ class Linker:
         drawn = self._vectors.fit(sample(self._read(), SAMPLE_CHARS))
         self._total_chars = self._chars
         blocks = -(-self._chars // linking.block_chars)
+        # Fewer clusters of little text: on average each fills a block.
         count = min(linking.clusters, blocks, drawn.shape[0])
         self._clusters = _clusters(drawn, count, linking.seed) if count > 1 else None
         self.random_similarity = _random_similarity(drawn, linking.seed)
@@ -156,14 +157,14 @@ class Linker:
         self, texts: Sequence[LongText], rng: np.random.Generator
     ) -> Iterator[LongText]:
         lengths = np.array([text.length for text in texts])
-        found = chains(
+        linked = chains(
             self._vectors(texts),
             lengths,
             most=self._linking.length,
             neighbours=self._linking.neighbours,
             rng=rng,
         )
-        for members, similarities in found:
+        for members, similarities in linked:
             documents = itertools.chain(*(texts[i].documents for i in members))
             length = int(lengths[members].sum())
             yield LongText(tuple(documents), length, tuple(similarities.tolist()))
@@ -197,6 +198,7 @@ def chains(
         if not is_free[first]:
             continue
         is_free[first] = False
+        # Vectors have norm 1, so that products are cosines: [n].
         cosines = vectors @ vectors[[first]].toarray()[0]
         near = np.flatnonzero(is_free & (cosines > 0))
         # Stable: equal cosines in the order of rows, on every machine.

@@ -75,10 +75,10 @@ def in_tokens(tokenizer: Tokenizer) -> LengthFn:
     """
 
     def lengths(documents: Sequence[Document]) -> list[int]:
-        found = encode(documents, tokenizer, split_sentences)
+        encoded = encode(documents, tokenizer, split_sentences)
         # Offsets of sentences in tokens, at the ends of documents.
-        offsets = np.cumsum([0, *found.sentence_lengths])
-        return np.diff(offsets[np.cumsum([0, *found.document_lengths])]).tolist()
+        offsets = np.cumsum([0, *encoded.sentence_lengths])
+        return np.diff(offsets[np.cumsum([0, *encoded.document_lengths])]).tolist()
 
     return lengths
 

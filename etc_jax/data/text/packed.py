@@ -47,7 +47,7 @@ MASKED = Schema(
     text=("input",),
     marks={"input": "example_ids"},
     tables={"tokens": "vocab_size", "mlm_targets": "vocab_size"},
-    places={"mlm_positions": "input"},
+    positions={"mlm_positions": "input"},
 )
 CAUSAL = Schema(
     "causal_lm",
@@ -95,12 +95,12 @@ def mask_tokens(
     """
     capacity = batch["mlm_positions"].shape[1]
     chosen, overflow = masking.select_words(rng, word_starts, shares.mlm, capacity)
-    places = candidates[chosen]
-    targets, count = batch[name][row, places], len(places)
-    batch[name][row, places] = masking.corrupt(
+    positions = candidates[chosen]
+    targets, count = batch[name][row, positions], len(positions)
+    batch[name][row, positions] = masking.corrupt(
         rng, targets, shares, mask_id=mask_id, random_ids=random_ids
     )
-    batch["mlm_positions"][row, :count] = places
+    batch["mlm_positions"][row, :count] = positions
     batch["mlm_targets"][row, :count] = targets
     batch["mlm_weights"][row, :count] = 1.0
     batch["mlm_overflow"][row] = overflow

@@ -65,7 +65,7 @@ class Counts:
     def of_text(
         cls,
         cache: TokenCache,
-        kept: np.ndarray,
+        packed: np.ndarray,
         *,
         max_sentence_tokens: int,
         windows: int,
@@ -75,16 +75,16 @@ class Counts:
 
         Args:
           cache: the text.
-          kept: int `[documents]`, those that are packed.
+          packed: int `[documents]`, those that are packed.
           max_sentence_tokens: longer sentences are cut.
           windows: how many there are.
           long_length: tokens that a window holds.
         """
-        tokens = int(cache.tokens_per_document()[kept].sum())
+        tokens = int(cache.tokens_per_document()[packed].sum())
         too_long = np.diff(cache.sentence_offsets) > max_sentence_tokens
         return cls(
-            documents=len(kept),
-            documents_dropped=cache.num_documents - len(kept),
+            documents=len(packed),
+            documents_dropped=cache.num_documents - len(packed),
             tokens=tokens,
             tokens_dropped=cache.num_tokens - tokens,
             sentences_of_text=cache.num_sentences,
@@ -183,11 +183,12 @@ def pack(
             global_tokens, tokens_per_block, long_length, global_length
         )
     check_lengths(lengths)
-    kept = kept_documents(cache, min_sentences)
+    documents = kept_documents(cache, min_sentences)
     offsets = cut_sentences(cache, cache.sentence_offsets, max_sentence_tokens)
     borders = np.searchsorted(offsets, cache.sentence_offsets[cache.document_offsets])
+    # Blocks are cut later, from tokens: sentences set no limit to them.
     most = global_length if global_tokens == "sentences" else len(offsets)
-    pieces = _split_documents(offsets, borders, kept, long_length, most)
+    pieces = _split_documents(offsets, borders, documents, long_length, most)
     if global_tokens == "fixed_blocks":
         offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
@@ -207,7 +208,7 @@ def pack(
         global_tokens=global_tokens,
         counts=Counts.of_text(
             cache,
-            kept,
+            documents,
             max_sentence_tokens=max_sentence_tokens,
             windows=len(windows),
             long_length=long_length,
@@ -247,13 +248,13 @@ def kept_documents(cache: TokenCache, min_sentences: int) -> np.ndarray:
     Raises:
       ValueError: if there is none.
     """
-    kept = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
-    if not len(kept):
+    documents = np.flatnonzero(np.diff(cache.document_offsets) >= min_sentences)
+    if not len(documents):
         raise ValueError(
             f"{cache.path}: none of {cache.num_documents} documents has "
             f"{min_sentences} sentences; give longer documents or lower min_sentences"
         )
-    return kept
+    return documents
 
 
 def cut_sentences(cache: TokenCache, offsets: np.ndarray, limit: int) -> np.ndarray:
@@ -267,6 +268,7 @@ def cut_sentences(cache: TokenCache, offsets: np.ndarray, limit: int) -> np.ndar
     cuts = [offsets]
     for s in np.flatnonzero(np.diff(offsets) > limit):
         start, stop = int(offsets[s]), int(offsets[s + 1])
+        # Bits of words are read for long sentences alone, which are few.
         cuts.append(start + _cuts(cache.word_starts(start, stop), limit))
     return np.sort(np.concatenate(cuts))
 
@@ -284,19 +286,21 @@ def _cuts(word_starts: np.ndarray, limit: int) -> np.ndarray:
     return np.array(cuts, np.int64)
 
 
-def _split_documents(offsets, borders, kept, long_length, most_sentences):
+def _split_documents(offsets, borders, documents, long_length, most_sentences):
     """Pieces `[pieces, 3]` of documents in order, each as long as a window allows."""
-    first, end = borders[kept], borders[kept + 1]
+    first, end = borders[documents], borders[documents + 1]
     tokens, sentences = offsets[end] - offsets[first], end - first
     fits = (tokens <= long_length) & (sentences <= most_sentences)
-    pieces = [np.stack([kept, first, end], axis=1)[fits]]
+    # Most documents fit: their pieces [documents, 3] are made in one step.
+    pieces = [np.stack([documents, first, end], axis=1)[fits]]
     for document, start, stop in zip(
-        kept[~fits], first[~fits], end[~fits], strict=True
+        documents[~fits], first[~fits], end[~fits], strict=True
     ):
         bounds = _split(offsets, int(start), int(stop), long_length, most_sentences)
         owner = np.full(len(bounds) - 1, document)
         pieces.append(np.stack([owner, bounds[:-1], bounds[1:]], axis=1))
     pieces = np.concatenate(pieces)
+    # Split documents came last: back in the order of the text.
     return pieces[np.argsort(pieces[:, 1], kind="stable")]
 
 
@@ -305,6 +309,7 @@ def _split(offsets, first: int, end: int, long_length, most_sentences) -> np.nda
     bounds = [first]
     while bounds[-1] < end:
         reach = offsets[bounds[-1]] + long_length
+        # The last border that is within reach.
         fits = int(np.searchsorted(offsets, reach, "right")) - 1
         bounds.append(min(fits, bounds[-1] + most_sentences, end))
     return np.array(bounds, np.int64)
@@ -317,6 +322,7 @@ def _cut_into_blocks(offsets, pieces, tokens_per_block):
     """
     starts, ends = offsets[pieces[:, 1]], offsets[pieces[:, 2]]
     counts = -(-(ends - starts) // tokens_per_block)
+    # 0, 1, ... anew in each piece: [blocks].
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     blocks = np.repeat(starts, counts) + tokens_per_block * within
     all_offsets = np.unique(np.concatenate([[0], blocks, ends, offsets[-1:]]))
@@ -363,6 +369,7 @@ def gather(
     for borders in offsets:
         start, end = int(borders[0]), int(borders[-1])
         words = cache.word_starts(start, end)
+        # A piece may begin within a word, whose start lies in another window.
         words[borders[:-1] - start if sentences_start_words else 0] = True
         tokens.append(cache.tokens[start:end])
         word_starts.append(words)
@@ -417,6 +424,7 @@ class _Rooms:
         """
         rooms = self._in_use >> need
         if rooms:
+            # The lowest bit that is set: the smallest room that is enough.
             return self._take(need + (rooms & -rooms).bit_length() - 1, 1)
         left, rooms = _MAX_CANDIDATES, self._in_use
         while rooms and left > 0:
@@ -439,18 +447,26 @@ class _Rooms:
 def best_fit_decreasing(
     tokens: np.ndarray, segments: np.ndarray, long_length: int, global_length: int
 ) -> list[list[int]]:
-    """Piece numbers of each window: largest first, into the fullest that has room."""
+    """Piece numbers of each window: largest first, into the fullest that has room.
+
+    Args:
+      tokens: int `[pieces]`, of each.
+      segments: int `[pieces]`, of each.
+      long_length: tokens that a window holds.
+      global_length: segments that a window holds.
+    """
     windows, rooms = [], _Rooms(long_length, global_length)
     needs = rooms.need(tokens, segments)
     order = np.argsort(-needs, kind="stable")
     columns = order, needs[order], tokens[order], segments[order]
+    # Python reads lists much faster than arrays, one element at a time.
     columns = (x.tolist() for x in columns)
     for piece, need, taken_tokens, taken_segments in zip(*columns, strict=True):
-        found = rooms.take(need, taken_tokens, taken_segments)
-        if found is None:
-            found = len(windows), long_length, global_length
+        room = rooms.take(need, taken_tokens, taken_segments)
+        if room is None:
+            room = len(windows), long_length, global_length
             windows.append([])
-        window, free_tokens, free_segments = found
+        window, free_tokens, free_segments = room
         windows[window].append(piece)
         rooms.add(window, free_tokens - taken_tokens, free_segments - taken_segments)
     return windows

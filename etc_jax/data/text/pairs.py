@@ -45,14 +45,14 @@ SCHEMA = Schema(
     text=("input", "target"),
     marks={"input": "input_example_ids", "target": "target_example_ids"},
     tables={"input_tokens": "vocab_size", "target_tokens": "vocab_size"},
-    places={"global_index": "input"},
+    positions={"global_index": "input"},
     optional=frozenset(["global_index"]),
 )
 AXES = SCHEMA.text
 
 
 def cut_to(tokens: np.ndarray, length: int | None) -> np.ndarray:
-    """At most `length` tokens: the first ones, and the last one, which ends a text.
+    """At most `length` of int `[t]`: the first ones, and the last, which ends a text.
 
     None: all of them.
     """
@@ -66,27 +66,27 @@ class AxisCounts:
     """What became of the texts on one side of all pairs.
 
     Attributes:
-      kept, cut: tokens that have room, and that have none.
+      tokens, cut: tokens that have room, and that have none.
       cut_texts: texts that had to be cut.
       longest: tokens of the longest text.
-      places: of all rows, padding included.
+      positions: of all rows, padding included.
     """
 
-    kept: int
+    tokens: int
     cut: int
     cut_texts: int
     longest: int
-    places: int
+    positions: int
 
     @property
     def fill(self) -> float:
-        """Share of the places that hold a token."""
-        return self.kept / max(self.places, 1)
+        """Share of the positions that hold a token."""
+        return self.tokens / max(self.positions, 1)
 
     @property
     def cut_share(self) -> float:
         """Share of the tokens that have no room."""
-        return self.cut / max(self.kept + self.cut, 1)
+        return self.cut / max(self.tokens + self.cut, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,21 +137,22 @@ def plan_rows(
       packed: as many pairs as fit share a row, the largest first, each in the fullest
         row that has room for both of its texts; False: a row has one pair.
     """
+    # Tokens of each text: int [pairs].
     whole = {axis: np.diff(cache.arrays[offsets_of(axis)]) for axis in AXES}
-    kept = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
+    fitting = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
     rows = [np.array([i]) for i in range(cache.num_windows)]
     if packed:
         # The packing counts in places of the longer axis, which comes first.
         first, second = sorted(AXES, key=lambda axis: -lengths[axis])
         sizes = lengths[first], lengths[second]
-        rows = best_fit_decreasing(kept[first], kept[second], *sizes)
+        rows = best_fit_decreasing(fitting[first], fitting[second], *sizes)
     counts = {
         axis: AxisCounts(
-            kept=int(kept[axis].sum()),
-            cut=int((whole[axis] - kept[axis]).sum()),
+            tokens=int(fitting[axis].sum()),
+            cut=int((whole[axis] - fitting[axis]).sum()),
             cut_texts=int((whole[axis] > lengths[axis]).sum()),
             longest=int(whole[axis].max()),
-            places=len(rows) * lengths[axis],
+            positions=len(rows) * lengths[axis],
         )
         for axis in AXES
     }
@@ -217,7 +218,7 @@ class PairReader:
         return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step, see the module, whatever was read before: `[b, ...]`.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.
@@ -244,12 +245,13 @@ class PairReader:
             for axis in AXES:
                 whole = window[f"{axis}_tokens"]
                 tokens = cut_to(whole, self._lengths[axis])
-                place = slice(ends[axis], ends[axis] + len(tokens))
-                batch[f"{axis}_tokens"][row, place] = tokens
+                span = slice(ends[axis], ends[axis] + len(tokens))
+                batch[f"{axis}_tokens"][row, span] = tokens
+                # The padding of a prefix keeps the example id 0.
                 marks = cut_to(_marks(window, axis), self._lengths[axis])
-                batch[f"{axis}_example_ids"][row, place] = number * marks
+                batch[f"{axis}_example_ids"][row, span] = number * marks
                 batch["cut_tokens"][row] += len(whole) - len(tokens)
-                ends[axis] = place.stop
+                ends[axis] = span.stop
         if self._globals:
             first = _first_places([*starts, ends["input"]], self._globals)
             batch["global_index"][row, : len(first)] = first
@@ -266,7 +268,7 @@ def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
 def _first_places(bounds: list[int], count: int) -> list[int]:
     """The first `count` places of each text, which lie from bound to bound."""
     texts = itertools.pairwise(bounds)
-    return [place for a, b in texts for place in range(a, min(a + count, b))]
+    return [position for a, b in texts for position in range(a, min(a + count, b))]
 
 
 def _check_globals(plan: PairPlan, count: int, lengths: Mapping[str, int]) -> None:

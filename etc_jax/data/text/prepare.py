@@ -222,9 +222,9 @@ def _check_apart(source: Source, held_back: float | Source, made_by) -> None:
 
 def _own_folder(folder: pathlib.Path, name: str, made_by) -> pathlib.Path:
     digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
-    own = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest[:12]}"
-    own.mkdir(parents=True, exist_ok=True)
-    return own
+    path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest[:12]}"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def _learned(
@@ -246,19 +246,20 @@ def sample(documents: Iterable[Document], most_chars: int) -> list[Document]:
     Their names decide, as if drawn: as many as fit of a list that does not depend on
     the order of documents. One document stays, however long.
     """
-    kept: list[tuple[int, int, int, Document]] = []  # a heap, the last drawn on top
+    drawn: list[tuple[int, int, int, Document]] = []  # a heap, the last drawn on top
     total, end = 0, 2**64
-    for place, document in enumerate(documents):
+    for number, document in enumerate(documents):
         chars = document.num_chars
         draw = corpus.name_draw(f"sample {document.name}")
         if draw >= end:
             continue
-        heapq.heappush(kept, (-draw, place, chars, document))
+        # Negated: Python has heaps of the smallest alone.
+        heapq.heappush(drawn, (-draw, number, chars, document))
         total += chars
-        while total > most_chars and len(kept) > 1:
-            last, _, dropped, _ = heapq.heappop(kept)
+        while total > most_chars and len(drawn) > 1:
+            last, _, dropped, _ = heapq.heappop(drawn)
             total, end = total - dropped, -last
-    return [document for *_, document in sorted(kept, key=lambda entry: entry[1])]
+    return [document for *_, document in sorted(drawn, key=lambda entry: entry[1])]
 
 
 def _check_sides(prepared: Prepared, held_back, folder: pathlib.Path) -> None:

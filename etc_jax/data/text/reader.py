@@ -123,8 +123,8 @@ def planned(
     if packing == "best_fit":
         return pack(cache, global_length=global_length, **options)
     if packing != "concatenated":
-        known = ", ".join(map(repr, get_args(Packing)))
-        raise ValueError(f"packing is {packing!r}; expected one of {known}")
+        choices = ", ".join(map(repr, get_args(Packing)))
+        raise ValueError(f"packing is {packing!r}; expected one of {choices}")
     if global_length is not None:
         raise ValueError(
             f"global_length is {global_length}, but concatenated text has no global "
@@ -133,8 +133,8 @@ def planned(
     return Concatenation(cache, **options)
 
 
-class _Place(NamedTuple):
-    """Where the text of an example stands."""
+class _ExampleId(NamedTuple):
+    """Which example: a window of an epoch of a source."""
 
     source: int
     epoch: int
@@ -160,17 +160,17 @@ class _Source:
         # Windows, MLM and CPC overflow, windows that were left out.
         self._built = np.zeros(4, np.int64)
 
-    def shuffled(self, index: int) -> _Place:
-        """The place of one example of the endless row of epochs."""
-        return _Place(self._number, *self._permutation.locate(index))
+    def shuffled(self, index: int) -> _ExampleId:
+        """The example at an index of the endless row of epochs."""
+        return _ExampleId(self._number, *self._permutation.locate(index))
 
-    def read(self, place: _Place) -> tuple[PackedWindow, np.random.Generator]:
-        """The text of a place, and the generator of its masks."""
+    def read(self, example: _ExampleId) -> tuple[PackedWindow, np.random.Generator]:
+        """The text of an example, and the generator of its masks."""
         rng = masking.generator(
-            self._seed, place.epoch, place.window, source=self._number
+            self._seed, example.epoch, example.window, source=self._number
         )
-        windows = self.plan.in_epoch(self._seed, place.epoch, self._number)
-        window = windows.read(self.cache, place.window)
+        windows = self.plan.in_epoch(self._seed, example.epoch, self._number)
+        window = windows.read(self.cache, example.window)
         # Documents of two texts must not share a number.
         documents = window.documents + self._first_document
         return window._replace(documents=documents), rng
@@ -243,6 +243,7 @@ class TextReader:
             )
         self.rows, self._batch_size = rows, batch_size
         self._mixture, self._evaluation = mixture, evaluation
+        # CPC leaves out negatives of the same document: numbers differ over texts.
         first = np.cumsum([0] + [cache.num_documents for cache, _ in texts])
         self._sources = [
             _Source(cache, plan, seed=seed, number=i, first_document=int(first[i]))
@@ -270,7 +271,7 @@ class TextReader:
         return tuple(source.counts for source in self._sources)
 
     def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
-        """The batch of one step, whatever was read before.
+        """The batch of one step by its schema, `[b, ...]`, whatever was read before.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.
@@ -281,18 +282,18 @@ class TextReader:
         """
         if self._evaluation:
             check_step(step, self.steps_per_epoch)
-        places = positions(step, self._batch_size, rows)
-        batch = self.rows.empty(len(places))
-        for row, position in enumerate(places):
-            if (place := self._place(position)) is not None:
-                source = self._sources[place.source]
-                window, rng = source.read(place)
+        row_positions = positions(step, self._batch_size, rows)
+        batch = self.rows.empty(len(row_positions))
+        for row, position in enumerate(row_positions):
+            if (example := self._example_at(position)) is not None:
+                source = self._sources[example.source]
+                window, rng = source.read(example)
                 source.count(self.rows.fill(batch, row, window, rng))
         return batch
 
-    def _place(self, position: int) -> _Place | None:
+    def _example_at(self, position: int) -> _ExampleId | None:
         if self._evaluation:
-            return _Place(0, 0, position) if position < self.num_examples else None
+            return _ExampleId(0, 0, position) if position < self.num_examples else None
         if self._mixture is None:
             return self._sources[0].shuffled(position)
         source, index = self._mixture.locate(position)

@@ -50,8 +50,8 @@ def sentence_numbers(text: str, sentences: Sequence[str]) -> np.ndarray:
         )
     stops = np.cumsum([len(sentence) for sentence in spelled])
     is_text = ~np.fromiter(map(str.isspace, text), bool, len(text))
-    place = np.maximum(np.cumsum(is_text) - 1, 0)
-    return np.searchsorted(stops, place, side="right")
+    last_letter = np.maximum(np.cumsum(is_text) - 1, 0)
+    return np.searchsorted(stops, last_letter, side="right")
 
 
 def splitter_version() -> str:

@@ -101,9 +101,9 @@ class TextSource:
     def __iter__(self) -> Iterator[Document]:
         counts = self.counts = {}
         for file in self.files:
-            found = counts[file.label] = FileCounts()
-            yield from self._documents(file, found)
-        if not any(found.documents for found in counts.values()):
+            file_counts = counts[file.label] = FileCounts()
+            yield from self._documents(file, file_counts)
+        if not any(file_counts.documents for file_counts in counts.values()):
             paths = [str(file.path) for file in self.files[:_NAMED]]
             more = (
                 f" and {len(self.files) - _NAMED} more" if self.files[_NAMED:] else ""
@@ -141,24 +141,24 @@ class TextSource:
     def _documents(self, file: TextFile, counts: FileCounts) -> Iterator[Document]:
         if file.format == ROWS:
             rows = _arrow_rows(file, counts, self.text_field)
-            found = _of_rows(file, rows, counts, self.text_field, self.name_field)
-            yield from self._counted(found, counts)
+            documents = _of_rows(file, rows, counts, self.text_field, self.name_field)
+            yield from self._counted(documents, counts)
             return
         numbered = _lines(file, counts, self.max_replaced_share)
         if file.format == "jsonl":
             rows = _json_rows(file, numbered)
-            found = _of_rows(file, rows, counts, self.text_field, self.name_field)
+            documents = _of_rows(file, rows, counts, self.text_field, self.name_field)
         elif self.document_border == "line":
-            found = (
+            documents = (
                 (f"{file.label}:{n}", paragraphs_of([text]), bad)
                 for n, text, bad in numbered
             )
         else:
-            found = _whole(file, numbered)
-        yield from self._counted(found, counts)
+            documents = _whole(file, numbered)
+        yield from self._counted(documents, counts)
 
-    def _counted(self, found, counts: FileCounts) -> Iterator[Document]:
-        for name, paragraphs, replaced in found:
+    def _counted(self, documents, counts: FileCounts) -> Iterator[Document]:
+        for name, paragraphs, replaced in documents:
             if paragraphs:
                 counts.documents += 1
                 yield Document(name, paragraphs, replaced)
@@ -257,10 +257,11 @@ def _matches(pattern: str) -> tuple[pathlib.Path, list[pathlib.Path]]:
     if whole.exists():  # taken as it is: its name may hold brackets
         return whole.parent, [whole]
     parts = whole.parts
+    # The folder before the first wildcard names the documents.
     fixed = list(itertools.takewhile(lambda p: not glob.has_magic(p), parts[:-1]))
     base, rest = pathlib.Path(*fixed), os.path.join(*parts[len(fixed) :])
-    found = glob.glob(rest, root_dir=base, recursive=True)
-    paths = [path for path in map(base.joinpath, sorted(found)) if path.is_file()]
+    matches = glob.glob(rest, root_dir=base, recursive=True)
+    paths = [path for path in map(base.joinpath, sorted(matches)) if path.is_file()]
     if not paths:
         state = "which exists" if base.is_dir() else "which does not exist"
         raise FileNotFoundError(
@@ -330,6 +331,7 @@ def _decode(raw: bytes) -> tuple[str, int]:
         text, replaced = raw.decode(), 0
     except UnicodeDecodeError:
         text = raw.decode(errors="replace")
+        # The text may have had the character itself.
         replaced = text.count(_REPLACEMENT) - raw.count(_REPLACEMENT.encode())
     return text.replace("\0", _REPLACEMENT), replaced + text.count("\0")
 
@@ -384,41 +386,41 @@ def _of_rows(
     name_field: str | None,
 ) -> Iterator[tuple[str, tuple[str, ...], int]]:
     for number, row, replaced in rows:
-        place = f"{file.path}:{number}"
-        text = _field(row, text_field, str, "text_field", place)
+        where = f"{file.path}:{number}"
+        text = _field(row, text_field, str, "text_field", where)
         text, more = _ILLEGIBLE.subn(_REPLACEMENT, text)
         counts.replaced_chars += more
         label = f"{file.label}:{number}"
         if name_field is not None:
-            value = _field(row, name_field, str | int, "name_field", place)
+            value = _field(row, name_field, str | int, "name_field", where)
             value = _ILLEGIBLE.sub(_REPLACEMENT, str(value))
             label = f"{file.label.partition('/')[0]}/{value}"
         yield label, paragraphs_of(text.split("\n")), replaced + more
 
 
-def _parse_row(line: str, place: str) -> dict[str, Any]:
+def _parse_row(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as e:
         why = "nested too deeply" if isinstance(e, RecursionError) else e
         raise ValueError(
-            f"{place}: not JSON ({why}); expected an object a line, correct the line "
+            f"{where}: not JSON ({why}); expected an object a line, correct the line "
             "or set format"
         ) from e
     if not isinstance(row, dict):
-        raise ValueError(f"{place}: expected a JSON object, got {type(row).__name__}")
+        raise ValueError(f"{where}: expected a JSON object, got {type(row).__name__}")
     return row
 
 
-def _field(row: dict[str, Any], field: str, kind, option: str, place: str):
+def _field(row: dict[str, Any], field: str, kind, option: str, where: str):
     if field not in row:
         raise ValueError(
-            f"{place}: no field {field!r}, there are {_some(row)}; set {option}"
+            f"{where}: no field {field!r}, there are {_some(row)}; set {option}"
         )
     if not isinstance(row[field], kind) or isinstance(row[field], bool):
         wanted = "a string" if kind is str else "a string or integer"
         raise ValueError(
-            f"{place}: field {field!r} is {type(row[field]).__name__}, expected "
+            f"{where}: field {field!r} is {type(row[field]).__name__}, expected "
             f"{wanted}; correct the line or set {option}"
         )
     return row[field]

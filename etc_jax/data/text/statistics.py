@@ -31,10 +31,12 @@ def unigram_entropy(tokens: np.ndarray) -> float:
         raise ValueError("the unigram entropy of no tokens is not defined")
     counts = np.zeros(0, np.int64)
     for start in range(0, len(tokens), _CHUNK_TOKENS):
+        # In chunks: the tokens of a cache are a mapped file.
         chunk = tokens[start : start + _CHUNK_TOKENS]
-        found = np.bincount(chunk, minlength=len(counts))
-        found[: len(counts)] += counts
-        counts = found
+        chunk_counts = np.bincount(chunk, minlength=len(counts))
+        chunk_counts[: len(counts)] += counts
+        counts = chunk_counts
+    # 0 log 0 is 0.
     p = counts[counts > 0] / len(tokens)
     return float(-(p * np.log(p)).sum())
 
@@ -64,29 +66,26 @@ def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
     name = next(k for k in schema.tables if schema.fields[k].axis == axis)
     tokens, shown = batch[name].copy(), at(batch, schema.marks[axis]) > 0
     if "mlm_weights" in batch:
-        rows, places = np.nonzero(batch["mlm_weights"])
-        targets = batch["mlm_targets"][rows, places]
-        tokens[rows, batch["mlm_positions"][rows, places]] = targets
+        rows, entries = np.nonzero(batch["mlm_weights"])
+        targets = batch["mlm_targets"][rows, entries]
+        tokens[rows, batch["mlm_positions"][rows, entries]] = targets
     if "cpc_weights" not in batch:
         return tokens[shown]
-    rows, places = np.nonzero(batch["cpc_weights"])
+    rows, entries = np.nonzero(batch["cpc_weights"])
     masked = np.zeros(batch["global_tokens"].shape, bool)
-    masked[rows, batch["cpc_positions"][rows, places]] = True
+    masked[rows, batch["cpc_positions"][rows, entries]] = True
     # Padding is tied to no global token; its entry, -1, is not looked at.
     shown &= ~np.take_along_axis(masked, batch["structure"].links[..., 0], axis=1)
     apart = batch["cpc_structure"].long_example_ids > 0
     return np.concatenate([tokens[shown], batch["cpc_long_tokens"][apart]])
 
 
-def describe_batches(
-    reader: TextReader, count: int, *, unk_id: int | None = None
-) -> dict[str, Any]:
-    """What a report says about the data: shares lost, padded and unknown, and ids.
+def describe_batches(reader: TextReader, count: int) -> dict[str, Any]:
+    """What a report says about the data: shares lost and padded, and ids.
 
     Args:
       reader: its first batches are built; they count as built in its counts.
       count: how many batches.
-      unk_id: the id of unknown words; None: there is none, and no share of it.
 
     Returns:
       Ready for JSON. Of the whole text: `documents`, `documents_dropped_share` and
@@ -94,8 +93,8 @@ def describe_batches(
       batches: `examples` (rows with text), `windows_left_out_share` (of which nothing
       can be missing), the share of padding along each axis, such as
       `long_padded_share` (over all rows), `mlm_overflow_share` (of the tokens that were
-      chosen) and `cpc_overflow_share` (of the sentences) where these are, `unk_share`,
-      `lowest_id` and `highest_id` (of the text before masking, where there is any).
+      chosen) and `cpc_overflow_share` (of the sentences) where these are, `lowest_id`
+      and `highest_id` (of the text before masking, where there is any).
 
     Raises:
       ValueError: if `count` is below 1.
@@ -110,8 +109,6 @@ def describe_batches(
     metrics = _of_the_text(reader) | _of_the_batches(batches, reader.schema)
     examples = metrics["examples"]
     metrics["windows_left_out_share"] = _share(left_out, left_out + examples)
-    if unk_id is not None:
-        metrics["unk_share"] = _share((tokens == unk_id).sum(), len(tokens))
     if len(tokens):
         metrics["lowest_id"] = int(tokens.min())
         metrics["highest_id"] = int(tokens.max())

@@ -53,17 +53,17 @@ def added_tokens(
     Raises:
       ValueError: if an id or a token is none.
     """
-    found: dict[int, dict[str, Any]] = {}
+    tokens: dict[int, dict[str, Any]] = {}
     special = _named(config)
     for token, number in added.items():
-        found[_id(number)] = _token(token, token in special)
+        tokens[_id(number)] = _token(token, token in special)
     decoder = config.get("added_tokens_decoder") or {}
     for number, token in decoder.items():
-        found[int(number)] = _token(token, False)
+        tokens[int(number)] = _token(token, False)
     for token in description.get("added_tokens") or ():
-        found[_id(token["id"])] = _token(token, False)
-    for number in sorted(found):
-        yield number, {"id": number, **found[number]}
+        tokens[_id(token["id"])] = _token(token, False)
+    for number in sorted(tokens):
+        yield number, {"id": number, **tokens[number]}
 
 
 def _named(config: Mapping[str, Any]) -> set[str]:

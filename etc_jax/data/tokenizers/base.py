@@ -36,7 +36,7 @@ from etc_jax.data.tokenizers.special_tokens import (
 HUB = "hugging_face"
 
 # What values of another shape than expected lead to.
-_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
+OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
 class Tokenizer(abc.ABC):
@@ -179,17 +179,17 @@ class Tokenizer(abc.ABC):
         """As `encode_with_offsets`, with offsets that are not settled yet."""
 
     def encoder_of(
-        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+        self, matched: Sequence[Mapping[str, Any]], added: Sequence[str]
     ) -> SegmentEncoder | PackageEncoder:
         """What encodes texts as this tokenizer does, and finds tokens in them.
 
         Args:
-          found: what texts are searched for, as a tokenizer.json lists tokens:
+          matched: what texts are searched for, as a tokenizer.json lists tokens:
             `content`, of the vocabulary or of `added`, and `finding.FLAGS`.
           added: tokens after the vocabulary, in the order of their ids.
         """
         ids = {piece: i for i, piece in enumerate([*self._pieces, *added])}
-        return SegmentEncoder(self, {ids[x["content"]]: x for x in found})
+        return SegmentEncoder(self, {ids[x["content"]]: x for x in matched})
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, with special tokens spelled out.
@@ -247,7 +247,7 @@ class Tokenizer(abc.ABC):
         """
         try:
             loaded = cls.from_json(json.loads(saved))
-        except (*_OF_BAD_JSON, RecursionError) as e:
+        except (*OF_BAD_JSON, RecursionError) as e:
             raise ValueError(
                 f"{name} is not a tokenizer saved by etc_jax ({e}); train it again, or "
                 "give the standard files: vocab.txt, vocab.json with merges.txt, or a "
@@ -322,9 +322,9 @@ class PackageTokenizer(Tokenizer):
         return self._tokenizer
 
     def encoder_of(
-        self, found: Sequence[Mapping[str, Any]], added: Sequence[str]
+        self, matched: Sequence[Mapping[str, Any]], added: Sequence[str]
     ) -> PackageEncoder:
-        wanted = {token["content"]: token for token in found}
+        wanted = {token["content"]: token for token in matched}
         # Special tokens are found by their spelling in the vocabulary.
         special = any(map(self.special.is_reserved, wanted))
         base = self._tokenizer if special else self._encoder
@@ -344,13 +344,8 @@ class PackageTokenizer(Tokenizer):
 
     @classmethod
     def _from_saved(cls, saved: dict[str, Any]) -> Tokenizer:
-        try:
-            read = tokenizers.Tokenizer.from_str(json.dumps(saved))
-        except Exception as e:  # the package raises bare Exception for a bad file
-            reason = repr(str(e))[:200]  # it quotes the file
-            raise ValueError(f"the tokenizers package cannot read it: {reason}") from e
         # As the installed version writes it: older files lack newer fields.
-        saved = json.loads(read.to_str())
+        saved = json.loads(from_description(saved).to_str())
         loaded = cls._from_package(saved)
         ours = json.loads(loaded._tokenizer.to_str())
         if differing := sorted(k for k in saved | ours if saved.get(k) != ours.get(k)):
@@ -362,3 +357,16 @@ class PackageTokenizer(Tokenizer):
     @abc.abstractmethod
     def _from_package(cls, saved: dict[str, Any]) -> PackageTokenizer:
         """The tokenizer of the package's JSON, so far as this class knows it."""
+
+
+def from_description(description: dict[str, Any]) -> tokenizers.Tokenizer:
+    """The package's tokenizer of its JSON.
+
+    Raises:
+      ValueError: if it is none.
+    """
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(description))
+    except Exception as error:  # the package raises bare Exception for a bad file
+        reason = repr(str(error))[:200]  # it quotes the file
+        raise ValueError(f"the tokenizers package cannot read it: {reason}") from error

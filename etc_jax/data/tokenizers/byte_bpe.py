@@ -47,8 +47,8 @@ class ByteBpeTokenizer(PackageTokenizer):
             a merge is of or into something that is no piece.
         """
         super().__init__(pieces, BYTE_LEVEL)
-        known = set(self._pieces)
-        if missing := sorted(set(pre_tokenizers.ByteLevel.alphabet()) - known):
+        vocabulary = set(self._pieces)
+        if missing := sorted(set(pre_tokenizers.ByteLevel.alphabet()) - vocabulary):
             raise ValueError(
                 f"a vocabulary of {len(self._pieces)} pieces without {len(missing)} of "
                 f"the 256 single bytes ({missing[0]!r} ...), which byte-level BPE "
@@ -56,7 +56,7 @@ class ByteBpeTokenizer(PackageTokenizer):
             )
         self._merges = [(first, second) for first, second in merges]
         for rank, (first, second) in enumerate(self._merges):
-            if not {first, second, first + second} <= known:
+            if not {first, second, first + second} <= vocabulary:
                 raise ValueError(
                     f"merge {rank}, {first!r} with {second!r}, is not of pieces of the "
                     "vocabulary; use merges and vocabulary of one model"

@@ -70,6 +70,7 @@ class Vocabulary(NamedTuple):
                 f"{MASK} is not known; put the {DICTIONARY} of the model beside the "
                 "file"
             )
+        # The task adds it after all words of the dictionary.
         return rows - 1 if masks else None
 
     def _row_of_words(self, rows: int, sentinels: bool) -> int | None:
@@ -112,10 +113,10 @@ def read(folder: str | os.PathLike, rows: int) -> Vocabulary:
             f"of the model; put the {DICTIONARY} of the model beside it, or the "
             "vocab.json and merges.txt of RoBERTa"
         )
-    known = [_piece(word, pieces, path) for word in words]
+    row_pieces = [_piece(word, pieces, path) for word in words]
     if rows > len(words) and MASK not in words:
-        known.append(MASK)
-    return Vocabulary(ByteBpeTokenizer(known, read_merges(_merges(file))), words)
+        row_pieces.append(MASK)
+    return Vocabulary(ByteBpeTokenizer(row_pieces, read_merges(_merges(file))), words)
 
 
 def _opened(file: pathlib.Path) -> Tokenizer:

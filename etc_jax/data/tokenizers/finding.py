@@ -54,6 +54,7 @@ class PackageEncoder:
 def _word_starts(word_ids: Sequence[int | None]) -> np.ndarray:
     """Which pieces begin a word, bool `[t]`, by the number of each piece's word."""
     words = np.array([-1 if i is None else i for i in word_ids], np.int64)
+    # -2 is no word: the first piece begins one.
     return np.diff(words, prepend=-2) != 0
 
 
@@ -87,7 +88,7 @@ class SegmentEncoder:
         """(ids int64 `[t]`, word starts bool `[t]`) of each text."""
         parts = self._parts(texts)
         segments = iter(self._base.encode_batch(list(_segments(texts, parts))))
-        found = []
+        encoded = []
         for of_text in parts:
             ids, starts = [np.zeros(0, np.int64)], [np.zeros(0, bool)]
             for token, _, _ in of_text:
@@ -95,29 +96,29 @@ class SegmentEncoder:
                 more_ids, more_starts = next(segments) if token is None else one
                 ids.append(more_ids)
                 starts.append(more_starts)
-            found.append((np.concatenate(ids), np.concatenate(starts)))
-        return found
+            encoded.append((np.concatenate(ids), np.concatenate(starts)))
+        return encoded
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         """(ids, offsets) of each text."""
         parts = self._parts(texts)
         segments = iter(self._base.encode_with_offsets(list(_segments(texts, parts))))
-        found = []
+        encoded = []
         for of_text in parts:
             ids: list[int] = []
             offsets: Offsets = []
             for token, start, stop in of_text:
                 one = ([token], [(0, stop - start)])
-                more_ids, places = next(segments) if token is None else one
+                more_ids, spans = next(segments) if token is None else one
                 ids += more_ids
-                offsets += [(start + a, start + b) for a, b in places]
-            found.append((ids, offsets))
-        return found
+                offsets += [(start + a, start + b) for a, b in spans]
+            encoded.append((ids, offsets))
+        return encoded
 
     def _parts(self, texts: Sequence[str]) -> list[list[_Part]]:
         encoded = encodings(self._cutter.encode_batch, texts)
         return [
-            [(self._ids[i], *place) for i, place in zip(e.ids, e.offsets, strict=True)]
+            [(self._ids[i], *span) for i, span in zip(e.ids, e.offsets, strict=True)]
             for e in encoded
         ]
 

@@ -28,15 +28,15 @@ class GrownTokenizer(Tokenizer):
         self,
         base: Tokenizer,
         added: Sequence[str],
-        found: Sequence[Mapping[str, Any]] = (),
+        matched: Sequence[Mapping[str, Any]] = (),
     ):
         """Takes a tokenizer of another kind, and what is added to it.
 
         Args:
           base: the tokenizer.
           added: tokens in the order of their ids.
-          found: those that texts are searched for, of `added` or of the vocabulary, as
-            a tokenizer.json lists them: `content` and flags.
+          matched: tokens of `added` or of the vocabulary that texts are searched for,
+            as a tokenizer.json lists them: `content` and flags.
 
         Raises:
           ValueError: if a token stands there twice, or the vocabulary has it.
@@ -45,8 +45,10 @@ class GrownTokenizer(Tokenizer):
         # What was added stands for no text.
         self._regular_ids = base._regular_ids
         self.base, self._added = base, tuple(added)
-        self.found = tuple(map(dict, found))
-        self._encoder = base.encoder_of(self.found, self._added) if self.found else base
+        self.matched = tuple(map(dict, matched))
+        self._encoder = (
+            base.encoder_of(self.matched, self._added) if self.matched else base
+        )
 
     @property
     def added_ids(self) -> dict[str, int]:
@@ -64,7 +66,7 @@ class GrownTokenizer(Tokenizer):
     def _values(self) -> dict[str, Any]:
         base = json.loads(self.base.saved())
         values = {"kind": self.kind, "added": self._added, "base": base}
-        return values | ({"found": self.found} if self.found else {})
+        return values | ({"found": self.matched} if self.matched else {})
 
     def _decode(self, ids: list[int]) -> str:
         parts, start = [], 0
@@ -79,7 +81,7 @@ class GrownTokenizer(Tokenizer):
 
     def _facts(self) -> dict[str, Any]:
         facts = {"added": self._added, "base": self.base.fingerprint()}
-        return facts | ({"found": self.found} if self.found else {})
+        return facts | ({"found": self.matched} if self.matched else {})
 
     @classmethod
     def _from_saved(cls, saved: dict[str, Any]) -> GrownTokenizer:
@@ -97,7 +99,7 @@ def grown(tokenizer: Tokenizer, tokens: Sequence[str]) -> GrownTokenizer:
     _check(tokens, tokenizer)
     if isinstance(tokenizer, GrownTokenizer):
         added = (*tokenizer.added_ids, *tokens)
-        return GrownTokenizer(tokenizer.base, added, tokenizer.found)
+        return GrownTokenizer(tokenizer.base, added, tokenizer.matched)
     return GrownTokenizer(tokenizer, tokens)
 
 
@@ -112,9 +114,9 @@ def _check(tokens: Sequence[str], tokenizer: Tokenizer) -> None:
             )
     if len(set(tokens)) < len(tokens):
         raise ValueError(f"tokens {', '.join(tokens)}: name each once")
-    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
-    if there := [token for token in tokens if token in known]:
+    vocabulary = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    if present := [token for token in tokens if token in vocabulary]:
         raise ValueError(
-            f"the vocabulary of {len(known)} pieces has {', '.join(there)} already; "
-            "leave that out, or choose another name"
+            f"the vocabulary of {len(vocabulary)} pieces has {', '.join(present)} "
+            "already; leave that out, or choose another name"
         )

@@ -33,14 +33,18 @@ from etc_jax.data.tokenizers.added_tokens import (
     content,
     with_sentinels,
 )
-from etc_jax.data.tokenizers.base import HUB, Tokenizer
+from etc_jax.data.tokenizers.base import (
+    HUB,
+    OF_BAD_JSON,
+    Tokenizer,
+    from_description,
+)
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer, read_merges, read_pieces
 from etc_jax.data.tokenizers.finding import FLAGS
 from etc_jax.data.tokenizers.grown import GrownTokenizer
 from etc_jax.data.tokenizers.packaged import (
     PARTS,
     PackagedTokenizer,
-    from_description,
     pieces_of,
 )
 from etc_jax.data.tokenizers.sentence_pieces import (
@@ -88,8 +92,6 @@ _MAX_WORD_CHARS = 100
 _BESIDE = ("post_processor", "decoder", "truncation", "padding")
 _SPECIAL = (BIG_BIRD, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
 
-# What values of another shape than expected lead to.
-_OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 _LONGEST = 300
 
 
@@ -114,8 +116,8 @@ def is_hub_description(description: Mapping[str, Any]) -> bool:
     model = description.get("model")
     if "kind" in description or HUB in description or not isinstance(model, dict):
         return False
-    beside = description.get("added_tokens") or description.get("post_processor")
-    return bool(beside) or model.get("type") not in ("WordPiece", "BPE")
+    extras = description.get("added_tokens") or description.get("post_processor")
+    return bool(extras) or model.get("type") not in ("WordPiece", "BPE")
 
 
 def read(folder: pathlib.Path) -> Tokenizer:
@@ -133,7 +135,7 @@ def read(folder: pathlib.Path) -> Tokenizer:
         return _read(folder, config, description)
     except (FileNotFoundError, InexpressibleError):
         raise
-    except _OF_BAD_JSON as error:
+    except OF_BAD_JSON as error:
         raise InexpressibleError(
             f"the tokenizer in {folder} cannot be kept: {_told(error)}"
         ) from error
@@ -149,7 +151,7 @@ def read_description(path: pathlib.Path) -> Tokenizer:
     try:
         base = _described(description)
         return _complete(base, {}, description, {})
-    except _OF_BAD_JSON as error:
+    except OF_BAD_JSON as error:
         raise InexpressibleError(
             f"{path} is not a tokenizer saved by etc_jax, nor one of another program "
             f"that can be kept: {_told(error)}"
@@ -185,8 +187,8 @@ def _read(folder: pathlib.Path, config: dict, description: dict | None) -> Token
         added = _json_of(folder / _ADDED)
     if name in _T5 and models:
         config = with_sentinels(config, base.vocab_size)
-    kept = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
-    return _complete(base, {**kept, "tokenizer_class": name}, description, added)
+    settings = {k: v for k, v in config.items() if k not in _OF_A_PLACE}
+    return _complete(base, {**settings, "tokenizer_class": name}, description, added)
 
 
 # Of tokenizer_config.json: where the folder was, and code to be run from elsewhere.
@@ -232,7 +234,7 @@ def _bert(folder, config, description) -> WordPieceTokenizer:
         _expect_model(description, "WordPiece")
         pieces = pieces_of(description)
     else:
-        pieces = _lines(_there(folder / VOCAB_TXT))
+        pieces = _lines(_existing(folder / VOCAB_TXT))
     unknown = content(config.get("unk_token", UNKNOWN))
     if unknown != UNKNOWN:
         raise ValueError(f"unk_token is {unknown!r}, expected {UNKNOWN}")
@@ -255,13 +257,13 @@ def _byte_level(folder, config, description) -> ByteBpeTokenizer:
             for m in description["model"]["merges"]
         ]
     else:
-        pieces = read_pieces(_there(folder / VOCAB_JSON))
-        pairs = read_merges(_there(folder / MERGES))
+        pieces = read_pieces(_existing(folder / VOCAB_JSON))
+        pairs = read_merges(_existing(folder / MERGES))
     before = _option(config, "add_prefix_space", False)
     return ByteBpeTokenizer(pieces, pairs, add_prefix_space=before)
 
 
-def _there(path: pathlib.Path) -> pathlib.Path:
+def _existing(path: pathlib.Path) -> pathlib.Path:
     if not path.is_file():
         raise FileNotFoundError(f"neither {path.name} nor {TOKENIZER} in {path.parent}")
     return path
@@ -280,10 +282,10 @@ def _lines(path: pathlib.Path) -> list[str]:
 
 
 def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
-    found = SentencePieceTokenizer.from_model_file(path)
-    if "[MASK]" in found.pieces(range(found.vocab_size)):
+    tokenizer = SentencePieceTokenizer.from_model_file(path)
+    if "[MASK]" in tokenizer.pieces(range(tokenizer.vocab_size)):
         return SentencePieceTokenizer.from_model_file(path, special=BIG_BIRD)
-    return found
+    return tokenizer
 
 
 # fairseq's first four pieces, in the place of sentencepiece's first three.
@@ -297,8 +299,8 @@ def _xlm_roberta(models, config, description) -> PackagedTokenizer:
         normalizer = _precompiled(description.get("normalizer"))
     else:
         read = read_unigram(models[0])
-        own = [(piece, 0.0) for piece in _OF_FAIRSEQ]
-        vocabulary = [*own, *read.pieces[3:], ("<mask>", 0.0)]
+        first_pieces = [(piece, 0.0) for piece in _OF_FAIRSEQ]
+        vocabulary = [*first_pieces, *read.pieces[3:], ("<mask>", 0.0)]
         characters = base64.b64encode(read.characters).decode("ascii")
         normalizer = _of_characters(characters) if characters else None
     before = _option(config, "add_prefix_space", True)
@@ -349,12 +351,12 @@ def _described(description: dict[str, Any]) -> Tokenizer:
     bare = json.loads(from_description(bare).to_str())
     for kind in (WordPieceTokenizer, ByteBpeTokenizer):
         try:
-            found = kind._from_package(bare)
+            tokenizer = kind._from_package(bare)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        ours = found._values()
+        ours = tokenizer._values()
         if all(ours[part] == bare[part] for part in PARTS):
-            return found
+            return tokenizer
     pieces = set(pieces_of(bare))
     return PackagedTokenizer(bare, _special_of(pieces))
 
@@ -363,11 +365,11 @@ def _special_of(pieces: set[str]) -> SpecialTokens:
     """The family of which a vocabulary has the mask, or the most of the others."""
     roles = ("mask", "pad", "cls", "sep", "sentence", "cpc_mask")
 
-    def known(special: SpecialTokens) -> tuple[bool, int]:
+    def matches(special: SpecialTokens) -> tuple[bool, int]:
         has = [getattr(special, role) in pieces for role in roles]
         return has[0], sum(has)
 
-    return max(_SPECIAL, key=known)
+    return max(_SPECIAL, key=matches)
 
 
 def _complete(
@@ -384,35 +386,35 @@ def _complete(
         "added_tokens": [token for _, token in listed],
         **{part: description.get(part) for part in _BESIDE},
     }
-    known = base.pieces(range(base.vocab_size))
+    pieces = base.pieces(range(base.vocab_size))
     more: dict[int, str] = {}
     for number, token in listed:
         piece = token["content"]
-        if number < len(known):
-            if known[number] != piece:
+        if number < len(pieces):
+            if pieces[number] != piece:
                 raise ValueError(
-                    f"{piece!r} is added as id {number}, which is {known[number]!r}"
+                    f"{piece!r} is added as id {number}, which is {pieces[number]!r}"
                 )
         else:
             more[number] = piece
-    found = [
+    matched = [
         _in_texts(token)
         for _, token in listed
         if not (token["special"] or base.special.is_reserved(token["content"]))
     ]
-    if found and isinstance(base, SentencePieceTokenizer):
+    if matched and isinstance(base, SentencePieceTokenizer):
         raise ValueError(
-            f"{found[0]['content']!r} is added to the vocabulary to be found in texts, "
-            "which a sentencepiece model is not searched for; save the tokenizer with "
-            "transformers 5, which writes a tokenizer.json"
+            f"{matched[0]['content']!r} is added to the vocabulary to be found in "
+            "texts, which a sentencepiece model is not searched for; save the "
+            "tokenizer with transformers 5, which writes a tokenizer.json"
         )
     if not more:
-        return GrownTokenizer(base, (), found) if found else base
-    if sorted(more) != list(range(len(known), len(known) + len(more))):
+        return GrownTokenizer(base, (), matched) if matched else base
+    if sorted(more) != list(range(len(pieces), len(pieces) + len(more))):
         raise ValueError(
-            f"added tokens have the ids {sorted(more)[:9]}, expected {len(known)}, ..."
+            f"added tokens have the ids {sorted(more)[:9]}, expected {len(pieces)}, ..."
         )
-    return GrownTokenizer(base, [more[number] for number in sorted(more)], found)
+    return GrownTokenizer(base, [more[number] for number in sorted(more)], matched)
 
 
 def _in_texts(token: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,15 +46,18 @@ def files_of(tokenizer: Tokenizer, max_length: int | None) -> dict[str, bytes]:
             }
     else:
         assert isinstance(base, PackageTokenizer)
-        found = _description(base, tokenizer.added_ids)
-        if found["truncation"] and max_length is not None:
-            found["truncation"] = {**found["truncation"], "max_length": max_length}
-        files[TOKENIZER] = _json(found)
+        description = _description(base, tokenizer.added_ids)
+        if description["truncation"] and max_length is not None:
+            description["truncation"] = {
+                **description["truncation"],
+                "max_length": max_length,
+            }
+        files[TOKENIZER] = _json(description)
         files |= _vocabulary(base)
     if tokenizer.added_ids:
         more = config.get("extra_special_tokens") or []
         if isinstance(more, list):
-            in_texts = {token["content"] for token in tokenizer.found}
+            in_texts = {token["content"] for token in tokenizer.matched}
             new = [t for t in tokenizer.added_ids if t not in {*more, *in_texts}]
             config["extra_special_tokens"] = [*more, *new]
     files[CONFIG] = _json(config)
@@ -67,14 +70,14 @@ def _json(values: Mapping[str, Any]) -> bytes:
 
 
 def _named(tokenizer: Tokenizer) -> dict[str, str]:
-    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
-    found = {
-        name: next((piece for piece in pieces if piece in known), None)
+    vocabulary = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    named = {
+        name: next((piece for piece in pieces if piece in vocabulary), None)
         for name, pieces in NAMED.items()
     }
     if isinstance(tokenizer, WordPieceTokenizer):
-        del found["bos_token"], found["eos_token"]
-    return {name: piece for name, piece in found.items() if piece is not None}
+        del named["bos_token"], named["eos_token"]
+    return {name: piece for name, piece in named.items() if piece is not None}
 
 
 def _config(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -114,18 +117,18 @@ def _model_of(tokenizer: SentencePieceTokenizer) -> bytes:
 
 def _description(base: PackageTokenizer, added: Mapping[str, int]) -> dict[str, Any]:
     """The tokenizer.json."""
-    found = json.loads(base._tokenizer.to_str())
+    description = json.loads(base._tokenizer.to_str())
     named = _named(base)
     special = set(named.values())
     pieces = base.pieces(range(base.vocab_size))
-    there = {i: p for i, p in enumerate(pieces) if p in special}
-    there |= {i: token for token, i in added.items()}
-    there = {i: {"id": i, **special_token(p, base)} for i, p in there.items()}
-    there |= {token["id"]: token for token in base.hub.get("added_tokens", ())}
-    found["added_tokens"] = [there[i] for i in sorted(there)]
-    found["post_processor"] = _post_processor(base, named)
-    beside = ("post_processor", "decoder", "truncation", "padding")
-    return found | {p: base.hub[p] for p in beside if base.hub.get(p)}
+    tokens = {i: p for i, p in enumerate(pieces) if p in special}
+    tokens |= {i: token for token, i in added.items()}
+    tokens = {i: {"id": i, **special_token(p, base)} for i, p in tokens.items()}
+    tokens |= {token["id"]: token for token in base.hub.get("added_tokens", ())}
+    description["added_tokens"] = [tokens[i] for i in sorted(tokens)]
+    description["post_processor"] = _post_processor(base, named)
+    other_parts = ("post_processor", "decoder", "truncation", "padding")
+    return description | {p: base.hub[p] for p in other_parts if base.hub.get(p)}
 
 
 def _post_processor(base: PackageTokenizer, named: Mapping[str, str]) -> Any:

@@ -49,6 +49,7 @@ def _settled(text: str, start: int, stop: int, dropped: set[int]) -> tuple[int, 
         return start, stop
     while text[last - 1].isspace():
         last -= 1
+    # Marks that no piece has belong to the character before them.
     while last in dropped:
         last += 1
     return first, last

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from typing import Any
 
 import tokenizers
 
 from etc_jax.base.registry import register
-from etc_jax.data.tokenizers.base import PackageTokenizer
+from etc_jax.data.tokenizers.base import PackageTokenizer, from_description
 from etc_jax.data.tokenizers.finding import NO_TEXT
 from etc_jax.data.tokenizers.special_tokens import SpecialTokens
 
@@ -89,19 +88,6 @@ class PackagedTokenizer(PackageTokenizer):
     @classmethod
     def _from_package(cls, saved: dict[str, Any]) -> PackagedTokenizer:
         raise NotImplementedError("saved files of this kind name it")
-
-
-def from_description(description: dict[str, Any]) -> tokenizers.Tokenizer:
-    """The package's tokenizer of its JSON.
-
-    Raises:
-      ValueError: if it is none.
-    """
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(description))
-    except Exception as error:  # the package raises bare Exception for a bad file
-        reason = repr(str(error))[:200]  # it quotes the file
-        raise ValueError(f"the tokenizers package cannot read it: {reason}") from error
 
 
 def pieces_of(description: dict[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ def check_rows(
     """Refuses ids that a model has no rows for.
 
     Args:
-      ids: of a text, any shape.
+      ids: int `[...]`, of a text.
       rows: of the model's token table.
       tokenizer: that made the ids.
       what: has the ids, for the error.

@@ -29,7 +29,7 @@ def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, i
     Raises:
       ValueError: if they do not spell it.
     """
-    normal, places = _normalised(model, text)
+    normal, ranges = _normalised(model, text)
     offsets, at = [], 0
     for i, piece in enumerate(pieces):
         if piece is None:
@@ -41,7 +41,7 @@ def spelled(model, text: str, pieces: Sequence[str | None]) -> list[tuple[int, i
                 f"piece {piece!r} is not at character {at} of the normalised text "
                 f"{normal[:80]!r}; the tokenizer does not spell its text"
             )
-        offsets.append((places[at][0], places[stop - 1][1]))
+        offsets.append((ranges[at][0], ranges[stop - 1][1]))
         at = stop
     return offsets
 
@@ -51,8 +51,8 @@ def _next_known(pieces: Sequence[str | None], i: int, normal: str, at: int) -> i
     further = 0  # unknown pieces after it, each with at least one character
     for piece in pieces[i + 1 :]:
         if piece is not None:
-            found = normal.find(piece, at + 1 + further)
-            return len(normal) if found < 0 else found - further
+            start = normal.find(piece, at + 1 + further)
+            return len(normal) if start < 0 else start - further
         further += 1
     return len(normal) - further
 
@@ -62,15 +62,15 @@ def _normalised(model, text: str) -> tuple[str, list[tuple[int, int]]]:
     normal = model.Normalize(text).replace(" ", SPACE)
     words = [(m[0], *m.span()) for m in re.finditer(r"\S+", text)]
     same = normal.removeprefix(SPACE) == SPACE.join(word for word, _, _ in words)
-    built, places = "", []
+    built, ranges = "", []
     for word, start, stop in words:
         whole = word if same else _bare(model, word)
         built += SPACE + whole if whole else ""
-        places += [(start, start)] if whole else []
-        places += _characters(model, word, whole, start, stop)
+        ranges += [(start, start)] if whole else []
+        ranges += _characters(model, word, whole, start, stop)
     if built and not normal.startswith(SPACE):
-        built, places = built[1:], places[1:]
-    return normal, places if built == normal else _by_matching(normal, text)
+        built, ranges = built[1:], ranges[1:]
+    return normal, ranges if built == normal else _by_matching(normal, text)
 
 
 def _characters(model, word: str, whole: str, start: int, stop: int):
@@ -107,11 +107,11 @@ def _bare(model, text: str) -> str:
 
 def _by_matching(normal: str, text: str) -> list[tuple[int, int]]:
     """Ranges where the model takes other characters for space than Python does."""
-    places: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     matcher = difflib.SequenceMatcher(None, normal, text, autojunk=False)
     for kind, a, b, start, stop in matcher.get_opcodes():
         if kind == "equal":
-            places += [(i, i + 1) for i in range(start, stop)]
+            ranges += [(i, i + 1) for i in range(start, stop)]
         else:
-            places += [(start, stop)] * (b - a)
-    return places
+            ranges += [(start, stop)] * (b - a)
+    return ranges

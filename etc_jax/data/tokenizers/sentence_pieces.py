@@ -77,8 +77,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._cuts = re.compile(
             "|".join(
                 f"(?={re.escape(p)})"
-                for p, found in zip(pieces, self._found_in_text, strict=True)
-                if found
+                for p, is_found in zip(pieces, self._found_in_text, strict=True)
+                if is_found
             )
         )
 
@@ -124,12 +124,12 @@ class SentencePieceTokenizer(Tokenizer):
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], Offsets]]:
         unknown = self.unknown_id
-        found = []
+        encoded = []
         for text, (ids, _) in zip(texts, self.encode_batch(texts), strict=True):
             ids = ids.tolist()
             pieces = [None if i == unknown else self._pieces[i] for i in ids]
-            found.append((ids, spelled(self._model, text, pieces)))
-        return found
+            encoded.append((ids, spelled(self._model, text, pieces)))
+        return encoded
 
     @property
     def model_file(self) -> bytes:
@@ -249,8 +249,8 @@ def _trained_as(model: bytes) -> int:
 
 
 def _section(model: bytes, number: int) -> Iterator[tuple[int, Any]]:
-    (found,) = [x for n, x in _fields(model) if n == number] or [b""]
-    return _fields(found)
+    (content,) = [x for n, x in _fields(model) if n == number] or [b""]
+    return _fields(content)
 
 
 # Of ModelProto: the settings of normalisation, and in them its table of characters.
@@ -291,6 +291,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
+        # Wire types: 0 a varint, 1 and 5 fixed sizes, 2 a size and so many bytes.
         size = {1: 8, 5: 4}.get(tag & 7)
         if tag & 7 == 0:
             value, at = _varint(message, at)
@@ -305,6 +306,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     """(value, place after it) of a base-128 number."""
     value = shift = 0
     while True:
+        # Seven bits a byte, the lowest first; the eighth says that more follow.
         value |= (data[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if data[at - 1] < 0x80:

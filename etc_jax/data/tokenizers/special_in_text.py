@@ -24,9 +24,9 @@ def with_special_tokens(tokenizer: Tokenizer) -> GrownTokenizer:
     Args:
       tokenizer: of any kind, to which special tokens in a text are plain text.
     """
-    base, found = _base_and_found(tokenizer)
-    found |= _special_tokens(base, tokenizer)
-    return GrownTokenizer(base, list(tokenizer.added_ids), list(found.values()))
+    base, matched = _base_and_found(tokenizer)
+    matched |= _special_tokens(base, tokenizer)
+    return GrownTokenizer(base, list(tokenizer.added_ids), list(matched.values()))
 
 
 @functools.lru_cache(maxsize=8)
@@ -35,8 +35,8 @@ def ids_outside_texts(tokenizer: Tokenizer) -> frozenset[int]:
 
     Of `with_special_tokens` there are none: its texts may have each of them.
     """
-    base, found = _base_and_found(tokenizer)
-    special = _special_tokens(base, tokenizer).keys() - found.keys()
+    base, matched = _base_and_found(tokenizer)
+    special = _special_tokens(base, tokenizer).keys() - matched.keys()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     return frozenset(i for i, piece in enumerate(pieces) if piece in special)
 
@@ -59,24 +59,24 @@ def _base_and_found(tokenizer: Tokenizer) -> tuple[Tokenizer, dict[str, Any]]:
     """The tokenizer of the vocabulary, and {token: flags} of what texts may have."""
     if not isinstance(tokenizer, GrownTokenizer):
         return tokenizer, {}
-    return tokenizer.base, {x["content"]: x for x in tokenizer.found}
+    return tokenizer.base, {x["content"]: x for x in tokenizer.matched}
 
 
 def _special_tokens(base: Tokenizer, tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
     """{token: its `content` and flags}."""
-    known = set(tokenizer.pieces(range(tokenizer.vocab_size)))
+    vocabulary = set(tokenizer.pieces(range(tokenizer.vocab_size)))
     config: Mapping[str, Any] = base.hub.get("config", {})
     named = [p for pieces in NAMED.values() for p in pieces]
     named = [p for p in named if base.special.is_reserved(p)]
     named += tokenizer.added_ids
     # Not "add_bos_token": true.
-    given = [x for name, x in config.items() if name.endswith("_token")]
-    named += [x for x in given if isinstance(x, str | dict)]
+    configured = [x for name, x in config.items() if name.endswith("_token")]
+    named += [x for x in configured if isinstance(x, str | dict)]
     tokens = [special_token(x, base) if isinstance(x, str) else x for x in named]
     tokens += base.hub.get("added_tokens", ())  # the last word on a token
     return {
         x["content"]: {"content": x["content"]}
         | {flag: bool(x.get(flag, False)) for flag in FLAGS}
         for x in tokens
-        if x.get("content") in known
+        if x.get("content") in vocabulary
     }

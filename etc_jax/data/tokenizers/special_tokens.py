@@ -203,6 +203,7 @@ def longest_run(regular: np.ndarray) -> tuple[int, int]:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], regular, [False]])))
     if not len(edges):
         return (0, 0)
+    # Edges alternate: a run begins, a run ends.
     starts, stops = edges[::2], edges[1::2]
     best = int(np.argmax(stops - starts))
     return int(starts[best]), int(stops[best])

@@ -86,9 +86,9 @@ def open_tokenizer(
     if file.suffix == ".model":
         return SentencePieceTokenizer.from_model_file(file)
     if file.name in _BPE_MERGES:
-        file = _beside(file, _BPE_VOCABULARIES)
+        file = _companion(file, _BPE_VOCABULARIES)
     if _is_bpe_vocabulary(file):
-        return ByteBpeTokenizer.from_files(file, _beside(file, _BPE_MERGES))
+        return ByteBpeTokenizer.from_files(file, _companion(file, _BPE_MERGES))
     if hub_tokenizer.is_hub_description(_json_object(file)):
         return hub_tokenizer.read_description(file)
     return Tokenizer.load(file)
@@ -107,15 +107,15 @@ def _file_in(folder: pathlib.Path) -> pathlib.Path:
             "path of the file"
         )
     if not standard and _SAVED not in names:
-        found = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise FileNotFoundError(
-            f"no tokenizer in {folder}, which has: {found or 'nothing'}; expected "
+            f"no tokenizer in {folder}, which has: {listed or 'nothing'}; expected "
             f"{_EXPECTED}"
         )
     return folder / (standard or [_SAVED])[0]
 
 
-def _beside(file: pathlib.Path, names: tuple[str, ...]) -> pathlib.Path:
+def _companion(file: pathlib.Path, names: tuple[str, ...]) -> pathlib.Path:
     for name in names:
         if (file.parent / name).exists():
             return file.parent / name

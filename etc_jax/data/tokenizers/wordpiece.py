@@ -111,8 +111,8 @@ class WordPieceTokenizer(PackageTokenizer):
             raise ValueError(f"{path} is not a WordPiece vocabulary: {e}") from e
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        found = encodings(self._tokenizer.encode_batch_fast, texts)
-        ids = [np.array(e.ids, self.id_dtype) for e in found]
+        encoded = encodings(self._tokenizer.encode_batch_fast, texts)
+        ids = [np.array(e.ids, self.id_dtype) for e in encoded]
         return [(x, self._starts[x]) for x in ids]
 
     def _facts(self) -> dict[str, Any]:

@@ -42,14 +42,14 @@ class ArrayKind(NamedTuple):
 
 def array_kinds(schema: Schema, id_dtype: str) -> dict[str, ArrayKind]:
     """What each array is, by name, without the offsets."""
-    found = {NAMES: ArrayKind(NAME_AXIS, "uint8")}
+    kinds = {NAMES: ArrayKind(NAME_AXIS, "uint8")}
     for name, field in schema.fields.items():
         axis = field.axis
         if field.by_run:
             axis = run_axis(axis)
-            found[f"{axis}_lengths"] = ArrayKind(axis, "int32")
-        found[name] = ArrayKind(axis, field.stored_dtype(id_dtype), field.width)
-    return found
+            kinds[f"{axis}_lengths"] = ArrayKind(axis, "int32")
+        kinds[name] = ArrayKind(axis, field.stored_dtype(id_dtype), field.width)
+    return kinds
 
 
 def ragged_axes(kinds: Mapping[str, ArrayKind]) -> list[str]:
@@ -92,6 +92,7 @@ def flatten(
     Raises:
       ValueError: naming the record and what of it cannot be kept.
     """
+    # As `Tokenizer.id_dtype`.
     id_dtype = "uint16" if vocab_size <= 2**16 else "uint32"
     kinds = array_kinds(schema, id_dtype)
     dtypes = {name: kind.dtype for name, kind in kinds.items()}
@@ -111,28 +112,28 @@ def flatten(
 
 def _flat(window: Window, schema: Schema, vocab_size: int) -> dict[str, np.ndarray]:
     """The arrays of one window, of any type."""
-    own = window.schema.of(window)
-    if own != schema:
+    own_schema = window.schema.of(window)
+    if own_schema != schema:
         raise ValueError(
-            f"it has {own.fields}, but the windows before it {schema.fields}"
+            f"it has {own_schema.fields}, but the windows before it {schema.fields}"
         )
     arrays = arrays_of(window)
     counts = {axis: _used(arrays, schema, axis) for axis in schema.marks}
-    found = {}
+    flat = {}
     for name, field in schema.fields.items():
-        found[name] = np.asarray(arrays[name])
+        flat[name] = np.asarray(arrays[name])
         if field.axis is not None:
-            found[name] = _cut(name, found[name], counts[field.axis], field.padding)
+            flat[name] = _cut(name, flat[name], counts[field.axis], field.padding)
         if field.stored == ID_DTYPE:
-            _check_ids(name, found[name], vocab_size)
+            _check_ids(name, flat[name], vocab_size)
     for axis in {field.axis for field in schema.fields.values() if field.by_run}:
-        lengths = _join_runs(found, schema, axis, counts[axis])
-        found[f"{run_axis(axis)}_lengths"] = lengths
+        lengths = _join_runs(flat, schema, axis, counts[axis])
+        flat[f"{run_axis(axis)}_lengths"] = lengths
         counts[run_axis(axis)] = len(lengths)
-    found[NAMES] = np.frombuffer(window.record.id.encode(*NAME_CODEC), np.uint8)
-    counts[NAME_AXIS] = len(found[NAMES])
-    found |= {counts_of(axis): np.array([count]) for axis, count in counts.items()}
-    return {name: values.reshape(-1) for name, values in found.items()}
+    flat[NAMES] = np.frombuffer(window.record.id.encode(*NAME_CODEC), np.uint8)
+    counts[NAME_AXIS] = len(flat[NAMES])
+    flat |= {counts_of(axis): np.array([count]) for axis, count in counts.items()}
+    return {name: values.reshape(-1) for name, values in flat.items()}
 
 
 def _used(arrays: Mapping[str, np.ndarray], schema: Schema, axis: str) -> int:
@@ -150,9 +151,9 @@ def _used(arrays: Mapping[str, np.ndarray], schema: Schema, axis: str) -> int:
 
 
 def _end(values: np.ndarray, padding: int) -> int:
-    there = np.asarray(values) != padding
-    places = np.flatnonzero(there.any(axis=tuple(range(1, there.ndim))))
-    return int(places[-1]) + 1 if len(places) else 0
+    is_used = np.asarray(values) != padding
+    used = np.flatnonzero(is_used.any(axis=tuple(range(1, is_used.ndim))))
+    return int(used[-1]) + 1 if len(used) else 0
 
 
 def _cut(name: str, values: np.ndarray, length: int, padding: int) -> np.ndarray:
@@ -171,18 +172,19 @@ def _check_ids(name: str, ids: np.ndarray, vocab_size: int) -> None:
 
 
 def _join_runs(
-    found: dict[str, np.ndarray], schema: Schema, axis: str, length: int
+    flat: dict[str, np.ndarray], schema: Schema, axis: str, length: int
 ) -> np.ndarray:
     """Leaves one value a run, in place of one a place; returns the runs' lengths."""
     joined = [k for k, f in schema.fields.items() if f.by_run and f.axis == axis]
     differs = np.zeros(length, bool)
     differs[:1] = True
     for name in joined:
-        changed = found[name][1:] != found[name][:-1]
+        # A run ends where any of the arrays changes.
+        changed = flat[name][1:] != flat[name][:-1]
         differs[1:] |= changed.any(axis=tuple(range(1, changed.ndim)))
     starts = np.flatnonzero(differs)
     for name in joined:
-        found[name] = found[name][starts]
+        flat[name] = flat[name][starts]
     return np.diff(starts, append=length)
 
 
@@ -201,23 +203,24 @@ def fill(
     batch: Mapping[str, np.ndarray],
     row: int,
     schema: Schema,
-    found: Mapping[str, np.ndarray],
+    parts: Mapping[str, np.ndarray],
 ) -> None:
     """Puts a window into a row of padding.
 
     Args:
-      batch: of `schema.empty`.
+      batch: `[b, length, ...]` arrays of `schema.empty`.
       row: of the batch.
       schema: of the window.
-      found: the window's part of each array of `array_kinds`.
+      parts: the window's part of each array of `array_kinds`, `[values]`.
     """
     for name, field in schema.fields.items():
-        values = found[name]
+        values = parts[name]
         if field.axis is None:
             batch[name][row] = values.reshape(field.shape)
         elif field.width:  # without links there is nothing to put anywhere
-            places = values.reshape(-1, *field.shape)
+            # [places, *shape], one a run where the field has runs.
+            array = values.reshape(-1, *field.shape)
             if field.by_run:
-                lengths = found[f"{run_axis(field.axis)}_lengths"]
-                places = np.repeat(places, lengths, axis=0)
-            batch[name][row, : len(places)] = places
+                lengths = parts[f"{run_axis(field.axis)}_lengths"]
+                array = np.repeat(array, lengths, axis=0)
+            batch[name][row, : len(array)] = array

@@ -110,7 +110,7 @@ class WindowCache:
 
     @property
     def ids(self) -> dict[str, np.ndarray]:
-        """All ids of the vocabulary, by where they lie."""
+        """All token ids, int `[tokens]`, by the file that they are in."""
         tables = self.schema.tables.items()
         names = [name for name, table in tables if table == "vocab_size"]
         return {f"{self.path}: {name}": self.arrays[name] for name in names}
@@ -153,16 +153,16 @@ class WindowCache:
         return self.arrays[NAMES][start:stop].tobytes().decode(*NAME_CODEC)
 
     def window(self, index: int) -> dict[str, np.ndarray]:
-        """One window's part of each array."""
+        """One window's part of each array, flat: `[values]`."""
         parts: dict[str | None, Any] = {
             axis: self.arrays[offsets_of(axis)][index:][:2] for axis in self._ragged
         }
         parts[None] = (index, index + 1)
-        found = {}
+        arrays = {}
         for name, kind in self._kinds.items():
             first, last = (int(x) * kind.width for x in parts[kind.axis])
-            found[name] = self.arrays[name][first:last]
-        return found
+            arrays[name] = self.arrays[name][first:last]
+        return arrays
 
     def load_tokenizer(self) -> Tokenizer:
         """The tokenizer that is saved with the cache.
@@ -264,6 +264,7 @@ class WindowReader:
           ValueError: if the caches do not go together, have no window, or have windows
             that are too long.
         """
+        # One pool: what differs would mix inputs of two kinds in a batch.
         _check_together(caches)
         _check_lengths(caches, lengths)
         self._caches = list(caches)
@@ -285,7 +286,7 @@ class WindowReader:
         return self._epochs.steps
 
     def batch_at(self, step: int, rows: BatchRows = None) -> WindowBatch:
-        """The batch of one step, whatever was read before.
+        """The batch of one step by its schema, `[b, ...]`, whatever was read before.
 
         Args:
           step: 0, 1, ...; in evaluation below `steps_per_epoch`.
@@ -309,6 +310,7 @@ class WindowReader:
     def _window(self, index: int) -> dict[str, np.ndarray]:
         number = int(np.searchsorted(self._ends, index, "right"))
         cache = self._caches[number]
+        # `_ends` has the window after the last one of each cache.
         return cache.window(index - int(self._ends[number]) + cache.num_windows)
 
 

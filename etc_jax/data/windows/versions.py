@@ -45,7 +45,7 @@ FORMERLY = {"input_length": "long_length"}
 
 
 class Columns:
-    """Arrays of one length, read as one: row by row, a value of each column."""
+    """Columns `[rows]` read as one array: row by row, a value of each column."""
 
     def __init__(self, columns: Sequence[np.ndarray]):
         self._columns = tuple(columns)
@@ -73,8 +73,8 @@ def schema_of(header: Mapping[str, Any]) -> Schema:
     """
     saved, name = header["schema"], format_of(header)
     declared: Schema = registry.lookup("format", name)
-    there = {f"structure.{vector}" for vector in saved["optional"]}
-    absent = declared.optional - there
+    present = {f"structure.{vector}" for vector in saved["optional"]}
+    absent = declared.optional - present
     fields = {k: x for k, x in declared.fields.items() if k not in absent}
     if name == _STRUCTURED:
         links = "structure.links"
@@ -111,14 +111,14 @@ def _field(saved: Mapping[str, Any], text: str) -> Field:
 
 def file_kinds(schema: Schema, header: Mapping[str, Any]) -> dict[str, ArrayKind]:
     """What the array in each file is, without the offsets."""
-    found = {}
+    kinds = {}
     for name, kind in array_kinds(schema, header["id_dtype"]).items():
         for file in _files(name, schema):
-            found[file] = kind
+            kinds[file] = kind
     if schema.name == _SEQUENCE:
         ids = {"id": header["id_dtype"]}
-        found |= {k: ArrayKind(None, ids.get(x, x)) for k, x in _EMPTY.items()}
-    return found
+        kinds |= {k: ArrayKind(None, ids.get(x, x)) for k, x in _EMPTY.items()}
+    return kinds
 
 
 def _files(name: str, schema: Schema) -> list[str]:
@@ -140,18 +140,19 @@ def _files(name: str, schema: Schema) -> list[str]:
 
 def renamed(schema: Schema, header: Mapping[str, Any], arrays: Mapping[str, Any]):
     """The arrays by the names of today, offsets among them."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name in array_kinds(schema, header["id_dtype"]):
         files = [arrays[file] for file in _files(name, schema)]
-        found[name] = files[0] if len(files) == 1 else Columns(files)
+        by_name[name] = files[0] if len(files) == 1 else Columns(files)
     axes = {kind.axis for kind in array_kinds(schema, header["id_dtype"]).values()}
     for axis in axes - {None}:
         [file] = _files(offsets_of(axis), schema)
-        found[offsets_of(axis)] = arrays[file]
+        by_name[offsets_of(axis)] = arrays[file]
     if schema.name == _SEQUENCE:
         windows = len(arrays[offsets_of(NAME_AXIS)]) - 1
-        places = np.reshape(found[_GLOBAL_INDEX], (windows, -1))
-        found[_GLOBAL_INDEX] = places[places >= 0]
-        ends = np.cumsum(np.sum(places >= 0, axis=1))
-        found[offsets_of("global")] = np.concatenate([[0], ends])
-    return found
+        # Then all windows had as many positions, with -1 after the last.
+        index = np.reshape(by_name[_GLOBAL_INDEX], (windows, -1))
+        by_name[_GLOBAL_INDEX] = index[index >= 0]
+        ends = np.cumsum(np.sum(index >= 0, axis=1))
+        by_name[offsets_of("global")] = np.concatenate([[0], ends])
+    return by_name

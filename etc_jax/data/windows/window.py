@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ class InputSizes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Window(abc.ABC):
+class Window:
     """One input, and what is needed to read a model's outputs for it.
 
     Attributes:
@@ -66,9 +65,9 @@ class Window(abc.ABC):
         default_factory=dict, kw_only=True
     )
 
-    @abc.abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """The input in its format: the arrays of `schema` that there are."""
+        """The arrays of `schema` that the input has, `[length, ...]` by name."""
+        return {name: getattr(self, name) for name in self.schema.fields}
 
 
 def too_long(**lengths: tuple[int, int]) -> dict[str, tuple[int, int]]:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.array_folder import TOKENIZER, GrowingArray, new_folder
+from etc_jax.data.array_folder import TOKENIZER, GrowingArray
 from etc_jax.data.digests import digest
-from etc_jax.data.parts import Part, remove_work_of, work_folder
+from etc_jax.data.parts import Part
 from etc_jax.data.schema import Schema
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.arrays import (
@@ -63,9 +63,9 @@ class WindowSource:
         """SHA-256, in hexadecimal, of all that the windows depend on."""
         # As in earlier versions, whose caches are found by it.
         sizes = {FORMERLY.get(k, k): length for k, length in self.sizes.items()}
-        made = {"task": self.task, "options": self.options, "made_by": self.made_by}
-        made |= sizes
-        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), made]
+        values = {"task": self.task, "options": self.options, "made_by": self.made_by}
+        values |= sizes
+        facts = [CONTENTS_VERSION, tokenizer.fingerprint(), values]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -106,17 +106,17 @@ class LeftOut:
 
     def update(self, counts: Mapping[str, Mapping[str, Any]]) -> None:
         """Counts what another one has counted after this one."""
-        for reason, found in counts.items():
-            own = self.counts.setdefault(reason, {"count": 0, "first": []})
-            own["count"] += found["count"]
-            own["first"] = [*own["first"], *found["first"]][:MOST_NAMES]
+        for reason, counted in counts.items():
+            total = self.counts.setdefault(reason, {"count": 0, "first": []})
+            total["count"] += counted["count"]
+            total["first"] = [*total["first"], *counted["first"]][:MOST_NAMES]
 
     def lines(self) -> list[str]:
         """A line for each reason."""
         return [
-            f"{found['count']} x {reason}: {', '.join(map(repr, found['first']))}"
-            + (", ..." if found["count"] > len(found["first"]) else "")
-            for reason, found in self.counts.items()
+            f"{entry['count']} x {reason}: {', '.join(map(repr, entry['first']))}"
+            + (", ..." if entry["count"] > len(entry["first"]) else "")
+            for reason, entry in self.counts.items()
         ]
 
 
@@ -198,33 +198,28 @@ def build_windows(
     """
     path = pathlib.Path(path)
     fingerprint = source.fingerprint(tokenizer)
+    # Parts of another version are none of this one.
+    work = path.with_name(f".{path.name}-{FORMAT.version}-{fingerprint[:12]}")
+    facts: dict[str, Any] = {}
+
+    def write(folder: pathlib.Path) -> dict[str, Any] | None:
+        parts = parts_fn(folder / TOKENIZER, work)
+        with contextlib.closing(parts):
+            facts.update(_write(parts, tokenizer, folder, progress_fn))
+        facts.update(_describe(source, tokenizer, fingerprint), found=dict(found_fn()))
+        return facts if facts["counts"]["windows"] else None
+
+    FORMAT.build(path, work, tokenizer, write)
     if not FORMAT.is_at(path):
-        FORMAT.check_free(path)
-        # Parts of another version are none of this one.
-        work = path.with_name(f".{path.name}-{FORMAT.version}-{fingerprint[:12]}")
-        with work_folder(work):
-            if not FORMAT.is_at(path):  # nobody made it while this one waited
-                whole = new_folder(work / "whole")
-                tokenizer.save(whole / TOKENIZER)
-                made = parts_fn(whole / TOKENIZER, work)
-                with contextlib.closing(made):
-                    facts = _write(made, tokenizer, whole, progress_fn)
-                facts |= _describe(source, tokenizer, fingerprint)
-                facts["found"] = dict(found_fn())
-                if facts["counts"]["windows"]:
-                    FORMAT.write_header(whole, facts)
-                    FORMAT.publish(whole, path)
-        if not FORMAT.is_at(path):
-            raise _no_window(facts)
-    remove_work_of(path)
+        raise _no_window(facts)
     _check_made(path, _describe(source, tokenizer, fingerprint))
     return WindowCache.open(path, tokenizer.fingerprint())
 
 
 def _no_window(facts: Mapping[str, Any]) -> NoWindowError:
     reasons = LeftOut(facts["left_out"]).lines()
-    for kind, found in facts["found"].items():
-        reasons.append(f"{found['count']} x {kind}: {found['first'][0]}")
+    for kind, problem in facts["found"].items():
+        reasons.append(f"{problem['count']} x {kind}: {problem['first'][0]}")
     return NoWindowError(
         f"none of {facts['counts']['records']} records gives a window: "
         f"{'; '.join(reasons) or 'there is none'}; correct the files or the options"

@@ -149,7 +149,7 @@ class SequenceCoreference(EncoderFinetuning):
     section = CoreferenceConfig
     schema = sequence.SCHEMA.extended(
         {"spans": Field(shape=(1, 2), padding=-1), "num_words": Field()},
-        places={"spans": "input"},
+        positions={"spans": "input"},
     )
 
     def module(self, deterministic: bool) -> EncoderForCoreference:

@@ -36,7 +36,7 @@ _NOWHERE = -1e4
 def _marked(*names: str) -> Schema:
     """With the places of some tokens, int32 `[b, m]`, -1 for none."""
     fields = dict.fromkeys(names, Field(shape=(1,), padding=-1))
-    return sequence.SCHEMA.extended(fields, places=dict.fromkeys(names, "input"))
+    return sequence.SCHEMA.extended(fields, positions=dict.fromkeys(names, "input"))
 
 
 class MarkedFinetuning(EncoderFinetuning):

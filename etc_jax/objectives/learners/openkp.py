@@ -49,7 +49,7 @@ class OpenkpConfig(KeyphraseConfig):
 def _with_words(schema: Schema, name: str) -> Schema:
     # Pages have at most as many words as tokens.
     [axis] = schema.text
-    return schema.extended({name: Field(axis, padding=-1)}, places={name: axis})
+    return schema.extended({name: Field(axis, padding=-1)}, positions={name: axis})
 
 
 class Keyphrases(Finetuning):

@@ -73,7 +73,7 @@ def _articles(
     entries: Sequence[Entry], judged: Judged | None, most_chars: int
 ) -> list[str]:
     colours = hues([entry.item for entry in entries])
-    found, count = [], 0
+    articles, count = [], 0
     for entry in entries:
         text = _article(
             entry,
@@ -82,10 +82,10 @@ def _articles(
             is_open=len(entries) == 1,
         )
         count += len(text)
-        if found and count > most_chars:
+        if articles and count > most_chars:
             break
-        found.append(text)
-    return found
+        articles.append(text)
+    return articles
 
 
 def _article(entry: Entry, judged: Judged | None, body: str, *, is_open: bool) -> str:

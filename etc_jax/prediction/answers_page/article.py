@@ -75,7 +75,7 @@ class Article:
             lines += self._answer_and_gold()
         if item.candidates:
             lines += self._candidates()
-        lines += self._places()
+        lines += self._support_list()
         return "\n".join([*lines, *documents])
 
     def _answer_and_gold(self) -> Iterator[str]:
@@ -121,8 +121,8 @@ class Article:
         candidates = self._item.candidates
         shown = [
             c
-            for place, c in enumerate(candidates[:_SHOWN_CANDIDATES])
-            if place < _FEW_CANDIDATES or c.probability >= _LEAST_SHOWN
+            for index, c in enumerate(candidates[:_SHOWN_CANDIDATES])
+            if index < _FEW_CANDIDATES or c.probability >= _LEAST_SHOWN
         ]
         rest = candidates[len(shown) :]
         ranked = list(enumerate(candidates, start=1))
@@ -148,10 +148,10 @@ class Article:
         number += _GOLD if candidate.is_gold else ""
         return f'<li style="--p:{candidate.probability:.3f}">{text}{number}</li>'
 
-    def _places(self) -> Iterator[str]:
+    def _support_list(self) -> Iterator[str]:
         """Links to the supporting passages, or to the documents with marks."""
         item = self._item
-        if not (item.wording.places and item.documents):
+        if not (item.wording.support and item.documents):
             return
         if item.candidates:
             items = [self._mentions(*x) for x in enumerate(item.documents)]
@@ -162,7 +162,7 @@ class Article:
                 for p, passage in enumerate(document.passages)
                 if passage.is_support
             ]
-        yield from _listed(escaped(item.wording.places), [x for x in items if x])
+        yield from _listed(escaped(item.wording.support), [x for x in items if x])
         missed = [
             self._support(document, d, p)
             for d, document in enumerate(item.documents)
@@ -280,12 +280,15 @@ class Article:
 def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
     """Paragraphs, of which rows far from marks and support are folded."""
     count = len(passages)
-    places = [i for i, p in enumerate(passages) if p.marks or p.is_support or p.is_gold]
-    near = {i + k for i in places for k in range(-_NEAR, _NEAR + 1)}
+    anchors = [
+        i for i, p in enumerate(passages) if p.marks or p.is_support or p.is_gold
+    ]
+    # The paragraphs around those that are marked stay unfolded.
+    near = {i + k for i in anchors for k in range(-_NEAR, _NEAR + 1)}
     for is_near, group in itertools.groupby(range(count), near.__contains__):
         run = list(group)
         inside = "\n".join(shown[i] for i in run)
-        if is_near or not places or len(run) < _LEAST_FOLDED:
+        if is_near or not anchors or len(run) < _LEAST_FOLDED:
             yield inside
         else:
             label = f"{len(run)} more paragraphs"

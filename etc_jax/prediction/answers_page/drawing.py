@@ -55,10 +55,10 @@ def _area(box: Box) -> float:
 
 
 def _box(box: Box, texts: Sequence[tuple[str, str]]) -> str:
-    place = {"x": box.left, "y": box.top, "w": box.width, "h": box.height}
+    position = {"x": box.left, "y": box.top, "w": box.width, "h": box.height}
     font_size = _font_size(box, " ".join(text for text, _ in texts))
     inside = " ".join(shown for _, shown in texts)
-    style = _style({**place, "f": font_size})
+    style = _style({**position, "f": font_size})
     return f'<div class="box" style="{style}"><span>{inside}</span></div>'
 
 
@@ -66,6 +66,7 @@ def _font_size(box: Box, text: str) -> float:
     """That of the box, or less, for a text to have room."""
     # How wide all of it is, and its longest word, in heights of a letter.
     whole, word = (_LETTER * letters for letters in (len(text), _longest_word(text)))
+    # So many lines that letters of height / (lines * _LINE) take all of the width.
     lines = math.sqrt(whole * box.height / (_LINE * box.width))
     fits = (
         min(box.height / (n * _LINE), n * box.width / whole)

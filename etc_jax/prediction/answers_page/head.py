@@ -25,8 +25,12 @@ def head(task: str, count: int, about: Mapping[str, str], judged: Judged | None)
       judged: see `judging.judged`.
     """
     records = f"{count:,}"
-    if judged is not None and (known := sum(v is not None for v in judged.verdicts)):
-        records += "" if known == count else f", {known:,} of them with a gold answer"
+    if judged is not None and (
+        with_gold := sum(v is not None for v in judged.verdicts)
+    ):
+        records += (
+            "" if with_gold == count else f", {with_gold:,} of them with a gold answer"
+        )
     facts = {**about, "Records": records}
     lines = ["<header>", f"<h1>{escaped(task)}</h1>", '<dl class="facts">']
     lines += [
@@ -72,12 +76,12 @@ def _folded(metrics: Mapping[str, float], measure: str, kind: str) -> str:
 # --- labels ---------------------------------------------------------------------------
 
 
-def pair_of(confusion: Confusion | None, gold: str | None, said: str) -> str:
+def pair_of(confusion: Confusion | None, gold: str | None, predicted: str) -> str:
     """What a line has so that a cell of the matrix finds it; "" outside of a matrix."""
     labels = () if confusion is None else confusion.labels
-    if gold not in labels or said not in labels:
+    if gold not in labels or predicted not in labels:
         return ""
-    return f"{labels.index(gold)} {labels.index(said)}"
+    return f"{labels.index(gold)} {labels.index(predicted)}"
 
 
 def _confusion(confusion: Confusion) -> Iterator[str]:
@@ -126,6 +130,7 @@ def _most_confused(confusion: Confusion) -> Iterator[str]:
     yield '<table class="pairs"><thead><tr><th scope="col">Gold</th>'
     yield '<th scope="col">Predicted</th><th scope="col">Count</th></tr></thead><tbody>'
     for count, i, j in pairs[:_MOST_PAIRS]:
-        gold, said = escaped(labels[i]), escaped(labels[j])
-        yield f"<tr><td>{gold}</td><td>{said}</td><td>{_chooser(count, i, j)}</td></tr>"
+        gold, predicted = escaped(labels[i]), escaped(labels[j])
+        cells = (gold, predicted, _chooser(count, i, j))
+        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
     yield "</tbody></table>"

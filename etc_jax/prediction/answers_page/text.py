@@ -36,14 +36,14 @@ def marked(
     parts, at = [], 0
     each = itertools.zip_longest(marks, ranks, names, kinds, fillvalue="")
     for (start, stop), numbers, name, kind in each:
-        own = f' id="{name}"' if name else ""
+        attributes = f' id="{name}"' if name else ""
         inside = escaped(text[start:stop])
         if kind:
-            own += kind[1]
+            attributes += kind[1]
             inside += f'<sup class="rank">{escaped(kind[0])}</sup>'
         if numbers:
             inside += f'<sup class="rank">{", ".join(map(str, numbers))}</sup>'
-        parts += [escaped(text[at:start]), f"<mark{own}>{inside}</mark>"]
+        parts += [escaped(text[at:start]), f"<mark{attributes}>{inside}</mark>"]
         at = stop
     return "".join([*parts, escaped(text[at:])]).strip()
 

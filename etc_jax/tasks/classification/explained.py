@@ -14,7 +14,7 @@ from etc_jax.tasks.classification.inputs import ClassificationWindow
 WORDING = Wording(
     question="Text",
     answer="",
-    places="",
+    support="",
     candidates="{} labels, the most probable first",
     legend="The number after a label is its probability. What did not fit into the "
     "input stands by itself: the model has not read it.",

@@ -13,7 +13,7 @@ from etc_jax.tasks.coreference.windows import CoreferenceWindow
 WORDING = Wording(
     question="Text",
     answer="Found",
-    places="",
+    support="",
     legend="Marked: mentions, with the number of their entity.",
     headed_by_id=True,
 )

@@ -29,7 +29,7 @@ from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
 Sentence = tuple[int, int]
 
 WORDING = Wording(
-    places="Supporting sentences",
+    support="Supporting sentences",
     legend="Marked: the answer. Tinted: sentences by the probability that they support "
     "it; those that are taken as supporting have it after them.",
 )

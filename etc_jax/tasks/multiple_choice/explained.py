@@ -15,7 +15,7 @@ from etc_jax.tasks.multiple_choice.records import Record
 from etc_jax.tasks.wikihop.decoding import Rated, mean_logits, pool
 
 WORDING = Wording(
-    places="",
+    support="",
     candidates="{} options, the most probable first",
     legend="The number after an option is its probability.",
 )

@@ -81,6 +81,6 @@ def make_form() -> Form:
         options=ChoiceTextOptions(),
         pair_of=pair_of,
         shown=_shown,
-        wording=Wording(places="", legend="", side_by_side=True),
+        wording=Wording(support="", legend="", side_by_side=True),
     )
     return dataclasses.replace(form, decode=_decode)

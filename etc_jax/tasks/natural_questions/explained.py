@@ -24,7 +24,7 @@ from etc_jax.tasks.natural_questions.windows import ArticleWindow
 
 WORDING = Wording(
     answer="Short answer",
-    places="Long answer",
+    support="Long answer",
     legend="Marked: the short answer. Tinted: the long answer. A score compares an "
     "answer with no answer, which has 0; scores have no scale. Every article has a "
     "best answer, even if it is below 0: from which score on it counts, the official "

@@ -32,7 +32,7 @@ _LARGEST = Sheet(width=2000.0, height=20_000.0)
 WORDING = Wording(
     question="Page",
     answer="",
-    places="",
+    support="",
     candidates="{} keyphrases, the best first",
     drawing="The page, as it is laid out",
     legend="Marked: where the page has a keyphrase, with its place in the list. "

@@ -18,7 +18,7 @@ from etc_jax.tasks.retrieval.inputs import RetrievalWindow
 WORDING = Wording(
     question="Query",
     answer="Nearest passage",
-    places="",
+    support="",
     legend="The number is the cosine of a passage and the query. The nearest one is "
     "of the record's own; metrics rank those of all records.",
 )

@@ -13,7 +13,7 @@ from etc_jax.tasks.triviaqa.explained import marked_document
 
 NO_ANSWER = "(no answer)"
 WORDING = Wording(
-    places="Found in",
+    support="Found in",
     candidates="Best {} answers",
     legend="Marked: the answer, where the model found it. Probabilities are among the "
     "answers that are listed.",

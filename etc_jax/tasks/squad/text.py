@@ -48,5 +48,5 @@ TEXT = make_text_form(
     options=SquadTextOptions(),
     pair_of=pair_of,
     shown=_shown,
-    wording=Wording(places="", legend="", side_by_side=True),
+    wording=Wording(support="", legend="", side_by_side=True),
 )

@@ -104,7 +104,7 @@ def _write(args: argparse.Namespace) -> str:
     maker, out = args.maker, pathlib.Path(args.out)
     if not maker.splits:
         check_out(out, overwrite=args.overwrite)
-    sizes = maker.sizes(**options.given(args, maker.sizes()))
+    sizes = maker.sizes(**options.from_flags(args, maker.sizes()))
     made = maker.records(args.count, seed=args.seed, sizes=sizes, start=args.start)
     records: Any = tqdm.tqdm(made, total=args.count, unit=" records", disable=None)
     if maker.splits:

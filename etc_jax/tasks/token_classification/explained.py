@@ -25,7 +25,7 @@ from etc_jax.tasks.token_classification.schemes import TaggedSpan, spans_of
 WORDING = Wording(
     question="Text",
     answer="",
-    places="",
+    support="",
     legend="Coloured: what is tagged, each tag in a colour of its own. A line under "
     "it: the other column has not the same.",
     headed_by_id=True,

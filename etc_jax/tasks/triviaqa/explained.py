@@ -18,7 +18,7 @@ from etc_jax.tasks.triviaqa.names import Span
 from etc_jax.tasks.triviaqa.records import EvidenceDocument
 
 WORDING = Wording(
-    places="Found in",
+    support="Found in",
     legend="Marked: the answer, where the model found it. The number is the "
     "probability of just these words among all in the input.",
 )

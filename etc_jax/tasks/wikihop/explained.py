@@ -21,7 +21,7 @@ from etc_jax.tasks.wikihop.records import Record
 
 WORDING = Wording(
     question="Query",
-    places="Mentioned in",
+    support="Mentioned in",
     legend="Marked: where a document mentions the chosen candidate. The number after "
     "a candidate is its probability among all.",
 )

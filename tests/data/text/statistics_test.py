@@ -65,7 +65,7 @@ def test_unmasked_tokens_are_those_of_the_text(cache, shares):
 def _hand_made():
     """Nine sentences of 10 tokens in one document, three of 30 in another.
 
-    Every tenth token is 105, an unknown word.
+    Every tenth token is 105.
     """
     tokens = np.full(180, 104, np.uint16)
     tokens[::10] = 105
@@ -79,7 +79,7 @@ def _hand_made():
 def test_figures_of_a_hand_made_text():
     cache, plan = _hand_made()
     reader = make_reader(cache, plan, evaluation=True, batch_size=4)
-    metrics = describe_batches(reader, 1, unk_id=105)
+    metrics = describe_batches(reader, 1)
     # How much is masked is drawn.
     for name in ("cpc_long_padded_share", "cpc_global_padded_share"):
         assert 0 < metrics.pop(name) < 1
@@ -94,7 +94,6 @@ def test_figures_of_a_hand_made_text():
         "global_padded_share": pytest.approx(1 - 18 / (4 * G)),
         "mlm_overflow_share": 0.0,
         "cpc_overflow_share": 0.0,
-        "unk_share": pytest.approx(0.1),
         "lowest_id": 104,
         "highest_id": 105,
     }
@@ -117,7 +116,6 @@ def test_overflow_is_a_share_of_what_was_chosen(cache):
         share = lost / (lost + had_room)
         assert metrics[f"{kind}_overflow_share"] == pytest.approx(share)
         assert share > 0
-    assert "unk_share" not in metrics
 
 
 def test_figures_of_a_mixture_are_of_all_texts(cache):
