@@ -91,8 +91,8 @@ def features(
     layout.add_global(cls)
     layout.add_long([cls], SENTENCE_TYPE)
     chars = []
-    kept = kept_tokens(sizes.long_length - 1, lengths)
-    for number, (text, most) in enumerate(zip(texts, kept, strict=True)):
+    counts = kept_tokens(sizes.long_length - 1, lengths)
+    for number, (text, most) in enumerate(zip(texts, counts, strict=True)):
         read = _add_text(
             layout,
             sentences[number],

@@ -108,18 +108,18 @@ def decode(
     """
     return [
         [
-            {"answer": found.answer, "support": _facts(window, found, threshold)}
+            {"answer": decoded.answer, "support": _facts(window, decoded, threshold)}
             for threshold in thresholds
         ]
-        for window, found in zip(windows, find_each(outputs, windows), strict=True)
+        for window, decoded in zip(windows, find_each(outputs, windows), strict=True)
     ]
 
 
 def _facts(
-    window: HotpotSequence, found: DecodedWindow, threshold: float
+    window: HotpotSequence, decoded: DecodedWindow, threshold: float
 ) -> list[tuple[str, int]]:
     paragraphs = window.record.paragraphs
-    support = found.support(window, threshold)
+    support = decoded.support(window, threshold)
     # Two paragraphs of one title give the same fact.
     return list(dict.fromkeys((paragraphs[p].title, s) for p, s in support))
 

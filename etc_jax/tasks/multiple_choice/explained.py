@@ -27,7 +27,7 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     Args:
       seen: of all windows of a record, as WikiHop's `explain` gives it.
     """
-    record, of_windows = seen[0][0], [said for _, said in seen]
+    record, of_windows = seen[0][0], [ratings for _, ratings in seen]
     number = pool(of_windows)
     right = None if record.label is None else record.options[record.label]
     options = ranked(record.options, softmax(mean_logits(of_windows)), {right})

@@ -51,10 +51,10 @@ def features(
     """
     refuse_quirks("a question with options", official_quirks)
     as_query = _as_query(record)
-    found = wikihop_inputs.features(
+    windows = wikihop_inputs.features(
         as_query, tokenizer, sizes, options=_OPTIONS, split_fn=split_fn or _sentences
     )
-    return [dataclasses.replace(window, record=record) for window in found]
+    return [dataclasses.replace(window, record=record) for window in windows]
 
 
 def _as_query(record: Record) -> wikihop_records.Record:

@@ -178,11 +178,11 @@ def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None
         task: tokenizer_of(seqio.TaskRegistry.get(task)).fingerprint() for task in rates
     }
     if len(set(tokenizers.values())) > 1:
-        found = ", ".join(
+        listed = ", ".join(
             f"{task} {print_[:12]}" for task, print_ in tokenizers.items()
         )
         raise ValueError(
-            f"the Tasks of Mixture {name!r} have different tokenizers ({found}); "
+            f"the Tasks of Mixture {name!r} have different tokenizers ({listed}); "
             "register them with the same one"
         )
     check_free(name, seqio.TaskRegistry)
@@ -219,8 +219,8 @@ def apportion(
 
     def choices(block: tf.Tensor) -> tf.Tensor:
         # Stateless, so that iterators can be saved.
-        found = tf.numpy_function(sources, [block], tf.int64, stateful=False)
-        return tf.ensure_shape(found, [mixture.block_size])
+        drawn = tf.numpy_function(sources, [block], tf.int64, stateful=False)
+        return tf.ensure_shape(drawn, [mixture.block_size])
 
     return tf.data.Dataset.choose_from_datasets(
         list(datasets),

@@ -86,11 +86,11 @@ def best_spans(summaries: Sequence[Summary], most: int) -> list[list[Any]]:
       most: that are kept.
     """
     spans = (span for summary in summaries for span in summary["spans"])
-    found: dict[str, list[Any]] = {}
+    best: dict[str, list[Any]] = {}
     for span in sorted(spans, key=lambda span: -(span[0] + span[1])):
         if span[-1]:
-            found.setdefault(span[-1], span)
-    return list(found.values())[:most]
+            best.setdefault(span[-1], span)
+    return list(best.values())[:most]
 
 
 def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Prediction:
@@ -113,7 +113,7 @@ def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Pre
         listed.sort(key=lambda entry: -(entry[1] + entry[2]))
     scores = np.array([start + end for _, start, end in listed])
     odds = softmax(scores).tolist() if listed else []
-    found: Prediction = {
+    prediction: Prediction = {
         "text": spans[0][-1] if spans else "",
         "nbest": [
             {"text": text, "probability": p, "start_logit": start, "end_logit": end}
@@ -122,10 +122,10 @@ def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Pre
     }
     if options.unanswerable:
         best = spans[0][0] + spans[0][1] if spans else 0.0
-        found["null_odds"] = sum(null) - best
-        if found["null_odds"] > options.null_threshold:
-            found["text"] = ""
-    return found
+        prediction["null_odds"] = sum(null) - best
+        if prediction["null_odds"] > options.null_threshold:
+            prediction["text"] = ""
+    return prediction
 
 
 # --- files ----------------------------------------------------------------------------

@@ -54,16 +54,16 @@ def pool_explained(
         )
         for entry in prediction["nbest"]
     )
-    place, probability = (0, 0), 0.0
+    span, probability = (0, 0), 0.0
     if text := prediction["text"]:
         _, _, first, stop, _ = best_spans(summaries, 1)[0]
-        place = (first, stop)
+        span = (first, stop)
         probability = next(x.probability for x in candidates if x.text == text)
     return Explained(
         record.id,
         record.question,
         text,
-        (marked_document(record.documents[0], place, probability),),
+        (marked_document(record.documents[0], span, probability),),
         candidates,
         reference=None if gold is None else any_of([x.text for x in gold]),
         confidence=next(

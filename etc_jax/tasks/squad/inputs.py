@@ -84,13 +84,13 @@ class SpanOptions(SquadOptions, StrideOptions):
         if self.unanswerable:
             return self
         records = read(paths, Problems(), options=self)
-        found = any(record.answers == () for record in records)
-        return dataclasses.replace(self, unanswerable=found)
+        has_unanswerable = any(record.answers == () for record in records)
+        return dataclasses.replace(self, unanswerable=has_unanswerable)
 
     def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """See there: neither columns nor how spans are read shape an input."""
-        kept = (*_SHAPING, sizes.text_field)
-        return {name: x for name, x in super().shaping(sizes).items() if name in kept}
+        names = (*_SHAPING, sizes.text_field)
+        return {name: x for name, x in super().shaping(sizes).items() if name in names}
 
     def task_fields(self) -> dict[str, Any]:
         """The prediction for a question whose context is no input."""
@@ -165,8 +165,8 @@ def features(
     windows = []
     for text, fields in parts.windows(sizes, before, n - before - 1):
         types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
-        places = range(1 + len(parts.question))
-        arrays = parts_of(sizes, [*head, *text.ids, sep], places, types)
+        global_positions = range(1 + len(parts.question))
+        arrays = parts_of(sizes, [*head, *text.ids, sep], global_positions, types)
         windows.append(SquadWindow(**fields, **arrays))
     return windows
 
@@ -210,16 +210,16 @@ class ContextParts:
             ids = pieces.ids[part]
             text = Text(ids, [0] * len(ids), pieces.offsets[part], [])
             whole = span is not None and start <= span[0] and span[1] < start + room
-            place = [x + before - start for x in span] if whole else [NOWHERE] * 2
+            ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
             if unusable is not None:
-                place = [-1, -1]
+                ends = [-1, -1]
             yield (
                 text,
                 {
                     "record": self._record,
                     "labels": {
-                        "starts": np.array(place[:1], np.int32),
-                        "ends": np.array(place[1:], np.int32),
+                        "starts": np.array(ends[:1], np.int32),
+                        "ends": np.array(ends[1:], np.int32),
                     },
                     "unusable": unusable,
                     "document": filled(length, -1, text.document, before),

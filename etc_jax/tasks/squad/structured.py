@@ -67,8 +67,8 @@ def features(
         )
     parts = ContextParts(record, tokenizer, options)
     before = 1 + len(parts.question)
-    given = record.documents, tokenizer, sizes, split_fn
+    arguments = record.documents, tokenizer, sizes, split_fn
     return [
-        StructuredSquad(**fields, **inputs_of(parts.question, text, *given))
+        StructuredSquad(**fields, **inputs_of(parts.question, text, *arguments))
         for text, fields in parts.windows(sizes, before, sizes.long_length - before)
     ]

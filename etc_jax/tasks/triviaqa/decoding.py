@@ -169,12 +169,12 @@ def sure_places(windows: Sequence[Window], labels: Sequence[str], n: int) -> np.
       labels: their names: int32 `[k]`, places and then -1.
       n: tokens.
     """
-    made = np.zeros((len(labels), len(windows), n), np.float32)
-    for logits, name in zip(made, labels, strict=True):
+    sure = np.zeros((len(labels), len(windows), n), np.float32)
+    for logits, name in zip(sure, labels, strict=True):
         for row, window in zip(logits, windows, strict=True):
-            places = window.labels[name]
-            row[places[places >= 0]] = SURE
-    return made
+            positions = window.labels[name]
+            row[positions[positions >= 0]] = SURE
+    return sure
 
 
 def why_lost(windows: Sequence[DocumentsWindow], answer: str) -> Iterator[str]:

@@ -61,9 +61,9 @@ class DocumentsWindow(Window):
         """(document, characters) of tokens of one document, without space around."""
         number = int(self.document[first])
         start, stop = int(self.characters[first, 0]), int(self.characters[last, 1])
-        said = self.record.documents[number].text[start:stop]
-        start += len(said) - len(said.lstrip())
-        return number, (start, start + len(said.strip()))
+        answer = self.record.documents[number].text[start:stop]
+        start += len(answer) - len(answer.lstrip())
+        return number, (start, start + len(answer.strip()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,13 +168,13 @@ def read_documents(
         if before == room:
             break
         pieces = pieces_of(tokenizer, document.text)
-        kept = min(len(pieces), room - before)
-        text.ids.extend(pieces.ids[:kept])
-        text.document.extend([number] * kept)
-        text.characters.extend(pieces.offsets[:kept])
+        count = min(len(pieces), room - before)
+        text.ids.extend(pieces.ids[:count])
+        text.document.extend([number] * count)
+        text.characters.extend(pieces.offsets[:count])
         text.occurrences.extend(
             (before + first, before + last)
-            for first, last in _occurrences(names, pieces, kept)
+            for first, last in _occurrences(names, pieces, count)
         )
     if not text.ids:
         raise BadRecordError("no text", f"{record.id!r}: no document has a token")
@@ -182,32 +182,33 @@ def read_documents(
 
 
 def _occurrences(
-    names: AnswerNames, pieces: TokenizedText, kept: int
+    names: AnswerNames, pieces: TokenizedText, count: int
 ) -> Iterator[tuple[int, int]]:
-    """(first, last) of the first `kept` pieces of each name that they spell."""
-    limit = pieces.offsets[kept - 1][1] if kept else 0
+    """(first, last) of the first `count` pieces of each name that they spell."""
+    limit = pieces.offsets[count - 1][1] if count else 0
     for start, stop in names.find(words_of(pieces.text, limit)):
         span = pieces.covering(start, stop)
-        if span is None or span[1] >= kept:
+        if span is None or span[1] >= count:
             continue
         # A piece may go on after a word: then what it says is another answer.
-        said = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
-        if normalize(pieces.text[said]) == normalize(pieces.text[start:stop]):
+        spelled = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
+        if normalize(pieces.text[spelled]) == normalize(pieces.text[start:stop]):
             yield span
 
 
 def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """The pieces of a text with single spaces, and where they stand in it as it is."""
-    [found] = encode(tokenizer, [" ".join(text.split())])
+    [encoded] = encode(tokenizer, [" ".join(text.split())])
     is_space = np.fromiter(map(str.isspace, text), bool, len(text))
     follows = np.concatenate([[True], is_space[:-1]])[: len(text)]
     # Of a run of white space the first stands for all.
-    places = np.flatnonzero(~(is_space & follows)).tolist()
+    indices = np.flatnonzero(~(is_space & follows)).tolist()
     # A piece may be a space alone, which has no character.
     offsets = [
-        (places[a], places[b - 1] + 1 if a < b else places[a]) for a, b in found.offsets
+        (indices[a], indices[b - 1] + 1 if a < b else indices[a])
+        for a, b in encoded.offsets
     ]
-    return TokenizedText(text, found.ids, offsets)
+    return TokenizedText(text, encoded.ids, offsets)
 
 
 def answer_fields(

@@ -114,21 +114,21 @@ def _documents(name: str, fields: Fields, note: Note) -> tuple[EvidenceDocument,
     listed = fields.get("Documents", objects)
     if not listed:
         raise BadRecordError("no document", f"{name!r} has none")
-    found: dict[str, EvidenceDocument] = {}
+    documents: dict[str, EvidenceDocument] = {}
     faults: list[BadRecordError] = []
     for document in listed:
         file, text = document.text("Filename"), _text_of(document)
         if isinstance(text, BadRecordError):
             faults.append(text.at(repr(name)))
-        elif file in found:
+        elif file in documents:
             note("document twice", f"{name!r}, {file!r}")
         else:
-            found[file] = EvidenceDocument(file, text)
-    if not found:
+            documents[file] = EvidenceDocument(file, text)
+    if not documents:
         raise faults[0]
     for fault in faults:
         note(fault.kind, fault.message)
-    return tuple(found.values())
+    return tuple(documents.values())
 
 
 def _text_of(document: Fields) -> str | BadRecordError:
@@ -196,20 +196,20 @@ def _head(path: str | os.PathLike) -> tuple[str, bool]:
     Raises:
       BadRecordError: if it is no release of a known one, with questions.
     """
-    found = dict(_heads(path))
+    head = dict(_heads(path))
     name = os.fspath(path)
-    if "Data" not in found:
+    if "Data" not in head:
         raise BadRecordError(
             "not a JSON array",
             f"{name}: no 'Data' with questions in it; give a file such as "
             "qa/wikipedia-dev.json",
         )
-    if (track := found.get("Domain")) not in (WIKIPEDIA, WEB):
+    if (track := head.get("Domain")) not in (WIKIPEDIA, WEB):
         raise BadRecordError(
             "unknown domain",
             f"{name}: 'Domain' is {track!r}, expected {WIKIPEDIA!r} or {WEB!r}",
         )
-    verified = Fields(found).get("VerifiedEval", FLAG, False)
+    verified = Fields(head).get("VerifiedEval", FLAG, False)
     return track, verified
 
 

@@ -124,7 +124,7 @@ def inputs_of(
             [text.ids[i] for i in pieces]
             for pieces in _sentences(document, text, run, split_fn or split_sentences)
         ]
-        _add_document(layout, sentences, ids, kept=LEAST * (len(runs) - number))
+        _add_document(layout, sentences, ids, reserved=LEAST * (len(runs) - number))
     return {
         "tokens": layout.tokens(),
         "types": layout.types(),
@@ -133,7 +133,7 @@ def inputs_of(
 
 
 def _add_document(
-    layout: Layout, sentences: list[list[int]], ids: Mapping[str, int], *, kept: int
+    layout: Layout, sentences: list[list[int]], ids: Mapping[str, int], *, reserved: int
 ) -> None:
     """Adds a document to a layout.
 
@@ -141,12 +141,12 @@ def _add_document(
       layout: of the input.
       sentences: ids of the pieces of each; they fit.
       ids: of special tokens, by role.
-      kept: global tokens to leave to the documents after it.
+      reserved: global tokens to leave to the documents after it.
     """
     paragraph = layout.add_global(ids["paragraph"])
     sentence = layout.add_global(ids["sentence"])
     for number, pieces in enumerate(sentences):
-        if number and layout.fits(0, 1 + kept):
+        if number and layout.fits(0, 1 + reserved):
             sentence = layout.add_global(ids["sentence"])
         layout.add_long(pieces, SENTENCE_TYPE, sentence=sentence, paragraph=paragraph)
     layout.close_group()
@@ -167,8 +167,10 @@ def _sentences(
     numbers = sentence_numbers(read, split_fn(by_lines(read)))
     # A piece is of the sentence of its last character: the space before a word may be
     # of its piece.
-    places = (max(start, stop - 1) for start, stop in (text.characters[i] for i in run))
-    return _runs(run, [int(numbers[place]) for place in places])
+    indices = (
+        max(start, stop - 1) for start, stop in (text.characters[i] for i in run)
+    )
+    return _runs(run, [int(numbers[index]) for index in indices])
 
 
 def _runs(items: Iterable[int], keys: Sequence[int]) -> list[list[int]]:

@@ -37,7 +37,7 @@ def explain(
     """
     del setting
     of_windows = rated(logits, windows)
-    return [(w.record, said) for w, said in zip(windows, of_windows, strict=True)]
+    return [(w.record, ratings) for w, ratings in zip(windows, of_windows, strict=True)]
 
 
 def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
@@ -47,7 +47,7 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
       seen: of all windows of a record, as `explain` gives it.
     """
     record = seen[0][0]
-    probabilities = softmax(mean_logits([said for _, said in seen]))
+    probabilities = softmax(mean_logits([ratings for _, ratings in seen]))
     candidates = ranked(record.candidates, probabilities, {record.answer})
     answer = candidates[0].text
     return Explained(
