@@ -18,6 +18,7 @@ from etc_jax.conversion.config_rules import (
     MOST,
     choice,
     problems,
+    raise_all,
     shown,
     whole,
 )
@@ -117,8 +118,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BertSizes:
     Raises:
       ValueError: naming every key that is missing, or says what cannot be lifted.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(found))
+    raise_all("config of BERT or RoBERTa", _config_problems(values))
     sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
     offset = 0
     if values["model_type"] == "roberta":

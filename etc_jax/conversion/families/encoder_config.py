@@ -16,6 +16,7 @@ from etc_jax.conversion.config_rules import (
     either,
     listed,
     problems,
+    raise_all,
     shown,
     text,
     whole,
@@ -85,8 +86,7 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder", _config_problems(values))
     name = values["model_type"]
     family = facts_of(name)
     values = {**_DEFAULTS, **family.defaults, **values}
@@ -95,15 +95,14 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     fields["max_length"] = values["max_position_embeddings"]
     fields |= family.fields_from(values)
     config = registry.lookup("model_config", name)(**fields)
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder", map(" ".join, config.problems()))
     return config
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    name, known = values.get("model_type"), list(registry.names("encoder_family"))
-    if name not in known:
-        yield f"model_type is {shown(name)}; expected one of {', '.join(known)}"
+    name, names = values.get("model_type"), list(registry.names("encoder_family"))
+    if name not in names:
+        yield f"model_type is {shown(name)}; expected one of {', '.join(names)}"
         return
     yield from problems(values, {**RULES, **facts_of(name).rules})
     for key, expected in _ONLY.items():

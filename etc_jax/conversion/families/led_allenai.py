@@ -23,6 +23,7 @@ from etc_jax.conversion.config_rules import (
     flag,
     listed,
     problems,
+    raise_all,
     shown,
     whole,
 )
@@ -53,8 +54,7 @@ def config_from(values: Mapping[str, Any]) -> LedConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of allenai's LED:\n  " + "\n  ".join(found))
+    raise_all("config of allenai's LED", _config_problems(values))
     both_sides = [2 * width for width in values["attention_window"]]
     config = config_from_hf(
         {
@@ -74,8 +74,8 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     for key in ("attention_mode", "attention_window"):
         if key not in values:
             yield f"{key} is not there; expected {_RULES[key].expected}"
-    if found := list(problems(values, _RULES)):
-        yield from found
+    if wrong := list(problems(values, _RULES)):
+        yield from wrong
         return
     if set(values.get("attention_dilation") or ()) - {1}:
         yield (
@@ -89,12 +89,12 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
 def _weights(source: Mapping[str, np.ndarray]) -> Renamed:
     """The weights as transformers has them: no rows before position 0."""
     unread = BartConfig.position_offset
-    found = {
+    weights = {
         name: array[unread:] if _POSITIONS.fullmatch(name) else array
         for name, array in source.items()
     }
     return Renamed(
-        found,
+        weights,
         lambda name: re.sub(r"^model\.", "led.", name),
         lambda name: re.sub(r"^led\.", "model.", name),
     )
