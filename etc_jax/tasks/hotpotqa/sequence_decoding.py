@@ -15,6 +15,7 @@ from etc_jax.datasets.decoding import (
     require_gold,
     softmax,
 )
+from etc_jax.datasets.spans import ScoredSpan, best_span, sure_logits
 from etc_jax.tasks.hotpotqa.decoding import (
     THRESHOLDS,
     Prediction,
@@ -25,7 +26,6 @@ from etc_jax.tasks.hotpotqa.decoding import (
 from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES
 from etc_jax.tasks.hotpotqa.records import existing_support
 from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
-from etc_jax.tasks.triviaqa.decoding import ScoredSpan, best_span, sure_places
 
 # Sentences support an answer from this probability on, where nothing else is chosen.
 THRESHOLD = 0.5
@@ -173,7 +173,7 @@ def gold_outputs(windows: Sequence[HotpotSequence]) -> Outputs:
     """
     require_gold(windows, official_gold)
     n = len(windows[0].unit) if windows else 0
-    start, end = sure_places(windows, ("starts", "ends"), n)
+    start, end = sure_logits(windows, ("starts", "ends"), n)
     relevant, support = (
         np.array([window.labels[name] for window in windows])
         for name in ("relevant", "support")

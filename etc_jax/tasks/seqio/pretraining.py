@@ -22,7 +22,7 @@ import numpy as np
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from etc_jax.tasks import paragraphs
+from etc_jax.datasets import paragraphs
 from etc_jax.tasks.seqio.documents import (
     DocumentFiles,
     add_document_task,

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.datasets.decoding import check_outputs, require_gold, softmax
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.spans import Outputs, check_logits, span_scores
 from etc_jax.datasets.task import PREDICTIONS
 from etc_jax.scoring import answers as answers_scoring, squad as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.squad.inputs import NOWHERE, OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
-from etc_jax.tasks.triviaqa.decoding import Outputs, span_scores, sure_places
 
 # Files beside the official one, named as BERT's script names them.
 NULL_ODDS, N_BEST = "null_odds.json", "nbest_predictions.json"
@@ -52,8 +52,7 @@ def summarise(
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
-    n = len(windows[0].document) if windows else 0
-    check_outputs(outputs._asdict(), windows, {"start": (n,), "end": (n,)})
+    check_logits(outputs, windows)
     return [
         [_summary(start, end, window, options)] * len(settings)
         for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
@@ -196,17 +195,6 @@ def _null_odds(files: Mapping[str, Any]) -> scoring.NullOdds | None:
         for name, listed in files[N_BEST].items()
     }
     return scoring.NullOdds(files[NULL_ODDS], texts)
-
-
-def gold_outputs(windows: Sequence[SpanWindow]) -> Outputs:
-    """Logits of a model that is sure of every label.
-
-    Raises:
-      ValueError: if a window has no gold answer.
-    """
-    require_gold(windows, official_gold)
-    n = len(windows[0].document) if windows else 0
-    return Outputs(*sure_places(windows, ("starts", "ends"), n))
 
 
 def why_lost(windows: Sequence[SpanWindow], prediction: Prediction) -> Iterator[str]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etc_jax.datasets.explained import Candidate, Explained, Wording, any_of
+from etc_jax.datasets.spans import Outputs, marked_document
 from etc_jax.tasks.squad.decoding import Summary, best_spans, pool, summarise
 from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
-from etc_jax.tasks.triviaqa.decoding import Outputs
-from etc_jax.tasks.triviaqa.explained import marked_document
 
 NO_ANSWER = "(no answer)"
 WORDING = Wording(

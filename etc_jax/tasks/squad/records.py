@@ -26,6 +26,7 @@ from etc_jax.datasets.fields import (
 )
 from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import BadRecordError, Note, reader
+from etc_jax.datasets.spans import Document
 from etc_jax.datasets.tables import (
     Row,
     TableOptions,
@@ -35,7 +36,6 @@ from etc_jax.datasets.tables import (
     record_id,
     row_of,
 )
-from etc_jax.tasks.triviaqa.records import EvidenceDocument
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -101,9 +101,9 @@ class Record:
     answers: tuple[SquadAnswer, ...] | None
 
     @property
-    def documents(self) -> tuple[EvidenceDocument, ...]:
+    def documents(self) -> tuple[Document, ...]:
         """The paragraph, as data sets have it that have several."""
-        return (EvidenceDocument(self.title, self.context),)
+        return (Document(self.title, self.context),)
 
 
 def parse(value: Any, note: Note, *, options: SquadOptions = OPTIONS) -> Record:

@@ -12,8 +12,8 @@ from typing import Any
 
 from etc_jax.data.text.sentences import sentence_numbers, split_sentences
 from etc_jax.datasets.fields import LIST, Fields, whole, wrong_type
+from etc_jax.datasets.paragraphs import by_lines
 from etc_jax.datasets.records import BadRecordError, Note
-from etc_jax.tasks.paragraphs import by_lines
 from etc_jax.tasks.token_classification import schemes
 from etc_jax.tasks.token_classification.document import Sentences, TextWords
 from etc_jax.tasks.token_classification.schemes import TaggedSpan

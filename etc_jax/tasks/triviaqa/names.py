@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.spans import Span
 from etc_jax.scoring.triviaqa import normalize
-
-# (first, one past the last) character.
-Span = tuple[int, int]
 
 
 class Word(NamedTuple):

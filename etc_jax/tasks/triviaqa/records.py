@@ -14,7 +14,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import FLAG, OBJECT, STRING, Fields, anything, objects
@@ -25,19 +25,13 @@ from etc_jax.datasets.records import (
     Problems,
     read_records,
 )
+from etc_jax.datasets.spans import Document
 from etc_jax.scoring import triviaqa as scoring
 
 WIKIPEDIA, WEB = "Wikipedia", "Web"
 
 # Field of a question -> the folder that its files are in.
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
-
-
-class EvidenceDocument(NamedTuple):
-    """A text and the name of its file."""
-
-    name: str
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Record:
 
     id: str
     question: str
-    documents: tuple[EvidenceDocument, ...]
+    documents: tuple[Document, ...]
     aliases: tuple[str, ...] | None
 
 
@@ -110,11 +104,11 @@ def parse(value: Any, note: Note) -> Record:
     )
 
 
-def _documents(name: str, fields: Fields, note: Note) -> tuple[EvidenceDocument, ...]:
+def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
     listed = fields.get("Documents", objects)
     if not listed:
         raise BadRecordError("no document", f"{name!r} has none")
-    documents: dict[str, EvidenceDocument] = {}
+    documents: dict[str, Document] = {}
     faults: list[BadRecordError] = []
     for document in listed:
         file, text = document.text("Filename"), _text_of(document)
@@ -123,7 +117,7 @@ def _documents(name: str, fields: Fields, note: Note) -> tuple[EvidenceDocument,
         elif file in documents:
             note("document twice", f"{name!r}, {file!r}")
         else:
-            documents[file] = EvidenceDocument(file, text)
+            documents[file] = Document(file, text)
     if not documents:
         raise faults[0]
     for fault in faults:
