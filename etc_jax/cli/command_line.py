@@ -93,12 +93,12 @@ class ArgumentParser(argparse.ArgumentParser):
             if "=" not in change:
                 self.error(f"write {change}=VALUE, with an equals sign")
         argv = [a for a in argv if a not in changes]
-        found, rest = super().parse_known_args(argv, namespace)
+        namespace, rest = super().parse_known_args(argv, namespace)
         if self._has_config:
-            found.changes = changes
-        if wrong := local_paths.collision(self._paths(found)):
+            namespace.changes = changes
+        if wrong := local_paths.collision(self._paths(namespace)):
             self.error(wrong)
-        return found, rest
+        return namespace, rest
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, and ends the program."""
@@ -125,26 +125,26 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def _refuse_unknown(self, argv: Sequence[str]) -> None:
         """Before argparse says what is missing, which a misspelt flag may be."""
-        known = self._flags()
+        flags = self._flags()
         for argument in argv:
             if argument == "--":
                 return
             flag = argument.partition("=")[0]
-            if not flag.startswith("--") or flag in known:
+            if not flag.startswith("--") or flag in flags:
                 continue
             if self._has_config and flag.startswith(_CHANGE):
                 continue
-            hint = did_you_mean(flag, known) or f"see {self.prog} --help"
+            hint = did_you_mean(flag, flags) or f"see {self.prog} --help"
             self.error(f"there is no flag {flag}; {hint}")
 
     def _flags(self) -> set[str]:
         """Those of subcommands too."""
-        found = {flag for action in self._actions for flag in action.option_strings}
+        flags = {flag for action in self._actions for flag in action.option_strings}
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for command in action.choices.values():
-                    found |= command._flags()
-        return found
+                    flags |= command._flags()
+        return flags
 
 
 class _ImportPlugin(argparse.Action):
@@ -159,8 +159,8 @@ class _ImportPlugin(argparse.Action):
 
 def _config_files(name: str) -> Iterable[str]:
     """The file of --config=NAME:VARIANT, if it is one."""
-    place = name.partition(":")[0]
-    return (place,) if place.endswith((".py", ".json")) else ()
+    path = name.partition(":")[0]
+    return (path,) if path.endswith((".py", ".json")) else ()
 
 
 def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
@@ -179,9 +179,9 @@ def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
     parser.add_argument("--plugin", action="append", default=[])
     for name in names:
         parser.add_argument(f"--{name}")
-    given = parser.parse_known_args(argv)[0]
-    registry.import_plugins(given.plugin)
-    return given
+    args = parser.parse_known_args(argv)[0]
+    registry.import_plugins(args.plugin)
+    return args
 
 
 class _Lines(logging.Handler):

@@ -188,8 +188,8 @@ def _parser() -> argparse.ArgumentParser:
     lifting.add_argument("--seed", type=int, help="of what begins anew; default: 0")
     exporting = parser.add_argument_group("with --export and --to_hf")
     exporting.add_argument("--step", type=int, help="default: the newest checkpoint")
-    kept = parser.add_argument_group("with --lift, --hf, --fairseq and --to_hf")
-    add_tokenizer_flag(kept)
+    group = parser.add_argument_group("with --lift, --hf, --fairseq and --to_hf")
+    add_tokenizer_flag(group)
     return parser
 
 
@@ -210,11 +210,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
     args = parser.parse_args(argv)
     # By identity: --seed=0 is given.
-    given = {n for n, v in vars(args).items() if v is not None and v is not False}
-    given |= {"config"} if args.changes else set()
-    [mode] = given & _FLAGS.keys()
+    flags = {n for n, v in vars(args).items() if v is not None and v is not False}
+    flags |= {"config"} if args.changes else set()
+    [mode] = flags & _FLAGS.keys()
     foreign = {n for names in _FLAGS.values() for n in names} - {*_FLAGS[mode]}
-    if wrong := [f"--{name}" for name in sorted(foreign & given)]:
+    if wrong := [f"--{name}" for name in sorted(foreign & flags)]:
         parser.error(f"{', '.join(wrong)} cannot go with --{mode}")
     if "config" in _FLAGS[mode] and args.config is None:
         parser.error(f"--{mode} needs --config=NAME, whose model it makes")
@@ -256,8 +256,8 @@ def _init(task: Pretraining, rng: jax.Array) -> dict[str, Any]:
 
 
 def _official_config(args: argparse.Namespace):
-    place = pathlib.Path(args.official)
-    folder = place if place.is_dir() else place.parent
+    checkpoint = pathlib.Path(args.official)
+    folder = checkpoint if checkpoint.is_dir() else checkpoint.parent
     path = pathlib.Path(args.etc_config or folder / OFFICIAL_CONFIG)
     if not path.is_file():
         raise ValueError(f"no {path}; give the checkpoint's config by --etc_config")
@@ -328,10 +328,10 @@ def convert_lifted(args: argparse.Namespace) -> str:
     """BERT or RoBERTa -> a saved model; the report of it."""
     asked = _model_of(args, EtcConfig, "BERT is lifted into etc")
     source, weights = bert.open_checkpoint(args.lift)
-    given = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
+    flags = {name: getattr(args, name) for name in _LIFT_ONLY[:4]}
     options = LiftOptions(
         token_rows=_token_rows(args.special or (), args.lift),
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in flags.items() if value is not None},
     )
     config = lifted_config(source, asked, options)
     tokenizer = kept_tokenizer(args, lambda: _lifted_tokenizer(args.lift, config))
@@ -376,8 +376,8 @@ def convert_hf(args: argparse.Namespace) -> str:
         )
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
-    beside, note = sentence_files(source, config.embed_dim)
-    files = saved(tokenizer, source.labels()) | beside | source.generation_files()
+    sentences, note = sentence_files(source, config.embed_dim)
+    files = saved(tokenizer, source.labels()) | sentences | source.generation_files()
     message = _save(args, "hf", params, config, report, files)
     return "\n".join([message, tokenizer_note(tokenizer), *note])
 
@@ -408,8 +408,8 @@ def convert_fairseq(args: argparse.Namespace) -> str:
     vocabulary = vocabulary or fairseq_vocabulary.Vocabulary()
     params, note = _with_mask_at_its_id(model, vocabulary)
     heads, tokenizer = list(model.report.unused), vocabulary.tokenizer
-    given = params, model.config, model.report, saved(tokenizer)
-    message = _save(args, "fairseq", *given, left_over=heads, mask=note)
+    converted = params, model.config, model.report, saved(tokenizer)
+    message = _save(args, "fairseq", *converted, left_over=heads, mask=note)
     lines = [message, tokenizer_note(tokenizer), note]
     if heads:
         lines.append(f"{len(heads)} of classification heads left out: {_listed(heads)}")
@@ -420,10 +420,10 @@ def _fairseq_vocabulary(
     path: str, model: fairseq_bart.FairseqModel
 ) -> fairseq_vocabulary.Vocabulary:
     folder = pathlib.Path(path).parent
-    found = fairseq_vocabulary.read(folder, model.config.vocab_size)
-    if found.tokenizer is not None:
-        model_source.check_ids(found.tokenizer, model.config, folder)
-    return found
+    vocabulary = fairseq_vocabulary.read(folder, model.config.vocab_size)
+    if vocabulary.tokenizer is not None:
+        model_source.check_ids(vocabulary.tokenizer, model.config, folder)
+    return vocabulary
 
 
 def _with_mask_at_its_id(
@@ -438,8 +438,8 @@ def _with_mask_at_its_id(
     kind = {"sentinels": model.has_sentinels, "masks": model.masks}
     row = vocabulary.mask_row(rows, **kind)
     if vocabulary.tokenizer is None:
-        known = "" if row is None else f"<mask> is row {row}; "
-        return params, known + _NO_VOCABULARY
+        row_note = "" if row is None else f"<mask> is row {row}; "
+        return params, row_note + _NO_VOCABULARY
     if row is None:
         spare = mask is not None and mask < rows
         filler = f"; row {mask}, its id, is a filler word's" if spare else ""
@@ -483,15 +483,19 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
     source = model_source.find(args.to_hf, args.step, named="--to_hf")
     config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
-    known, beside, note = hugging_face.is_known(config), {}, []
-    if known:
-        beside, note = sentence_files(source, config.embed_dim)
+    is_known, more_files, note = hugging_face.is_known(config), {}, []
+    if is_known:
+        more_files, note = sentence_files(source, config.embed_dim)
     files = {}
-    if known and tokenizer is not None:
+    if is_known and tokenizer is not None:
         files = hugging_face_files(tokenizer, config.position_limit)
-    beside |= source.generation_files() if known else {}
+    more_files |= source.generation_files() if is_known else {}
     count = hugging_face.save(
-        args.out, source.params, config, files=files | beside, labels=source.labels()
+        args.out,
+        source.params,
+        config,
+        files=files | more_files,
+        labels=source.labels(),
     )
     lines = [f"{count} arrays of {type(config).__name__}", tokenizer_note(tokenizer)]
     return "\n".join([*lines, *note, *([] if files else [_NO_TOKENIZER])])

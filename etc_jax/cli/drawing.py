@@ -85,10 +85,10 @@ def label_names(rules: Rules) -> dict[int, str]:
 
 
 def _linked(rules: Rules) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for column, link in enumerate(rules.links):
-        found.setdefault(rules.link_label(column), []).append(link.name)
-    return found
+        names.setdefault(rules.link_label(column), []).append(link.name)
+    return names
 
 
 def _add(names: dict[int, str], label: int, name: str) -> None:
@@ -206,11 +206,11 @@ def _name_axes(axes, names: Sequence[str], g: int) -> None:
     axes.set_ylabel("looks (query)")
     if len(names) > MAX_NAMED:
         return
-    places = range(len(names))
+    ticks = range(len(names))
     # matplotlib reads a dollar sign as the start of a formula.
     names = [name.replace("$", r"\$") for name in names]
-    axes.set_xticks(places, names, rotation=90, fontsize=7)
-    axes.set_yticks(places, names, fontsize=7)
+    axes.set_xticks(ticks, names, rotation=90, fontsize=7)
+    axes.set_yticks(ticks, names, fontsize=7)
     axes.tick_params(length=0)
     for tick in (*axes.get_xticklabels()[:g], *axes.get_yticklabels()[:g]):
         tick.set_fontweight("bold")

@@ -101,23 +101,23 @@ def _texts(name: str) -> Iterator[tuple[str, str, str]]:
             if isinstance(row, BadRecordError):
                 raise row
             fields = Fields(row.values)
-            given = record_id(fields, row.name, TableOptions())
-            yield given, fields.get("text", STRING), where
+            text_id = record_id(fields, row.name, TableOptions())
+            yield text_id, fields.get("text", STRING), where
         except BadRecordError as error:
             raise error.at(where) from error
 
 
-def _tell_blank(texts: Sequence[str], places: Sequence[str]) -> None:
+def _tell_blank(texts: Sequence[str], origins: Sequence[str]) -> None:
     """Names the texts that are blank: rows of the vectors go on being those of texts.
 
     Raises:
       UserError: if all are.
     """
     blank = [
-        where for text, where in zip(texts, places, strict=True) if not text.strip()
+        where for text, where in zip(texts, origins, strict=True) if not text.strip()
     ]
     if len(blank) == len(texts):
-        raise UserError(f"{places[0]}: no text is there, nor in what follows")
+        raise UserError(f"{origins[0]}: no text is there, nor in what follows")
     if blank:
         say(
             f"{_PROG}: {len(blank)} of {len(texts)} texts are blank, the first in "
@@ -143,8 +143,8 @@ def embed(args: argparse.Namespace) -> str:
         raise UserError(f"{', '.join(args.files)}: no text is there")
     for name, text, _ in read:
         check_unicode(text, name)
-    ids, texts, places = zip(*read, strict=True)
-    _tell_blank(texts, places)
+    ids, texts, origins = zip(*read, strict=True)
+    _tell_blank(texts, origins)
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {
         name: getattr(args, name)

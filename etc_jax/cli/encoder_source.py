@@ -20,22 +20,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace a model that --out holds")
 
 
-def find(place: str, step: int | None, purpose: str) -> ModelSource:
+def find(name: str, step: int | None, purpose: str) -> ModelSource:
     """The encoder, or the encoder-decoder, of a folder or a name.
 
     Args:
-      place: see `model_source.find`.
+      name: see `model_source.find`.
       step: of a run; None: the newest checkpoint.
       purpose: what is done to such models alone, for the error.
 
     Raises:
       ValueError, RunError: if there is no model, or another kind of one.
     """
-    source = model_source.find(place, step, named="--from")
+    source = model_source.find(name, step, named="--from")
     if not isinstance(source.config, EncoderConfig | EncoderDecoderConfig):
         kind = type(source.config).__name__.removesuffix("Config")
         raise ValueError(
-            f"{place} is a {kind}; what can be {purpose} are Bert, Roberta, Longformer "
+            f"{name} is a {kind}; what can be {purpose} are Bert, Roberta, Longformer "
             "and BigBird, and Bart, Led and T5"
         )
     return source

@@ -118,9 +118,9 @@ def evaluate(args: argparse.Namespace) -> str:
     evaluation = _Evaluation(args)
     parts = Parts(out, evaluation.summary.ids, evaluation.made_by())
     number, count = args.shard
-    mine = [part for part in parts.missing() if part % count == number]
-    if mine:
-        evaluation.work(parts, mine)
+    chosen = [part for part in parts.missing() if part % count == number]
+    if chosen:
+        evaluation.work(parts, chosen)
     if missing := parts.missing():
         return (
             f"shard {number}/{count} is done; {len(missing)} of {parts.count} parts in "
@@ -180,13 +180,13 @@ class _Evaluation:
             "contents": CONTENTS_VERSION,
         }
 
-    def work(self, parts: Parts, mine: Sequence[int]) -> None:
+    def work(self, parts: Parts, chosen: Sequence[int]) -> None:
         """Makes some parts."""
-        records = sum(len(parts.numbers(part)) for part in mine)
+        records = sum(len(parts.numbers(part)) for part in chosen)
         workers = work.workers_for(records, self.args.workers)
         size = runner_lib.rows_for(records, self.args.batch_size)
         runner = runner_lib.Runner(self.model, size)
-        steps = work.steps_of(parts, mine)
+        steps = work.steps_of(parts, chosen)
         reader = RecordReader(
             self.task,
             self.args.files,
@@ -196,7 +196,7 @@ class _Evaluation:
             official_quirks=self.model.config.data.official_quirks,
         )
         with work.made_ahead(reader, len(steps), workers) as inputs:
-            work.make_parts(parts, mine, inputs, runner, self.task, self.settings)
+            work.make_parts(parts, chosen, inputs, runner, self.task, self.settings)
 
     def finish(self, out: pathlib.Path, answers: Sequence[Answer]) -> str:
         """Writes the files; the report."""
@@ -227,13 +227,13 @@ class _Evaluation:
             wrote.append(out / SCORES)
         wrote += self._in_own_form(out, result.official)
         if result.thresholds is not None:
-            found = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
-            lines.append(f"best thresholds: {', '.join(found)}")
+            thresholds = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
+            lines.append(f"best thresholds: {', '.join(thresholds)}")
         if result.setting is not None:
             lines.append(f"threshold {result.setting} ({self._chosen_by(result)})")
         lines.append(f"wrote {' and '.join(map(str, wrote))}")
-        given = [*answering.given_flags(self.args), f"--html={out / 'answers.html'}"]
-        lines.append(next_command("predict", *given, *self.args.files))
+        flags = [*answering.given_flags(self.args), f"--html={out / 'answers.html'}"]
+        lines.append(next_command("predict", *flags, *self.args.files))
         return "\n".join(lines)
 
     def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:

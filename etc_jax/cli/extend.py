@@ -135,46 +135,52 @@ def run(args: argparse.Namespace) -> str:
         args.copy_global,
         args.seed,
     )
-    made = extend(source.params, source.config, asked)
-    length = asked.max_length or _length(made)
-    beside, note = sentence_files(source, made.config.embed_dim, max_length=length)
-    beside |= source.generation_files()
+    extended = extend(source.params, source.config, asked)
+    length = asked.max_length or _length(extended)
+    more_files, note = sentence_files(
+        source, extended.config.embed_dim, max_length=length
+    )
+    more_files |= source.generation_files()
     if is_hf:
-        files = hugging_face_files(tokenizer, length) | beside
+        files = hugging_face_files(tokenizer, length) | more_files
         hugging_face.save(
-            args.out, made.params, made.config, files=files, labels=source.labels()
+            args.out,
+            extended.params,
+            extended.config,
+            files=files,
+            labels=source.labels(),
         )
     else:
         about = {
             "made_from": {"extend": args.source},
             "options": dataclasses.asdict(asked),
-            "largest_difference": made.difference,
-            "left_behind": list(made.left_behind),
+            "largest_difference": extended.difference,
+            "left_behind": list(extended.left_behind),
         }
         native.save(
             args.out,
-            made.params,
-            made.config,
+            extended.params,
+            extended.config,
             about,
-            files=saved(tokenizer, source.labels()) | beside,
+            files=saved(tokenizer, source.labels()) | more_files,
             overwrite=args.overwrite,
         )
-    report = _report(source.config, made, length)
+    report = _report(source.config, extended, length)
     return "\n".join([report, tokenizer_note(tokenizer), *note])
 
 
-def _length(made: Extended) -> int:
-    config = made.config
+def _length(extended: Extended) -> int:
+    config = extended.config
     return getattr(config, "max_length", None) or config.max_positions
 
 
-def _report(source: Any, made: Extended, length: int) -> str:
+def _report(source: Any, extended: Extended, length: int) -> str:
     lines = [
         f"{source.max_length} positions became {length}",
-        f"short inputs: rows differ by {made.difference:.2g} at most",
+        f"short inputs: rows differ by {extended.difference:.2g} at most",
     ]
-    if made.left_behind:
-        lines.append(f"left out: {', '.join(made.left_behind)}")
+    if extended.left_behind:
+        lines.append(f"left out: {', '.join(extended.left_behind)}")
     return "\n".join(lines)
 
 

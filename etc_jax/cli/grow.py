@@ -64,28 +64,30 @@ def run(args: argparse.Namespace) -> str:
     source = encoder_source.find(args.source, args.step, "given more tokens")
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
-    made = grow(source.params, source.config, number, seed=args.seed)
-    beside, note = sentence_files(source, made.config.embed_dim)
+    grown = grow(source.params, source.config, number, seed=args.seed)
+    more_files, note = sentence_files(source, grown.config.embed_dim)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
         "tokens": added,
         "seed": args.seed,
-        "largest_difference": made.difference,
+        "largest_difference": grown.difference,
     }
     native.save(
         args.out,
-        made.params,
-        made.config,
+        grown.params,
+        grown.config,
         about,
-        files=saved(tokenizer, source.labels()) | beside | source.generation_files(),
+        files=saved(tokenizer, source.labels())
+        | more_files
+        | source.generation_files(),
         overwrite=args.overwrite,
     )
     new = list(added)[len(source.tokenizer.added_ids) :]
     told = ", ".join(f"{token} {added[token]}" for token in new)
     lines = (
-        f"{source.config.vocab_size} rows became {made.config.vocab_size}: {told}",
-        f"short inputs: logits differ by {made.difference:.2g} of the largest at most",
+        f"{source.config.vocab_size} rows became {grown.config.vocab_size}: {told}",
+        f"short inputs: logits differ by {grown.difference:.2g} of the largest at most",
     )
     return "\n".join([*lines, *note])
 

@@ -174,23 +174,23 @@ def count_pairs(matrix: np.ndarray, g: int) -> dict[str, tuple[int, int]]:
     return {name: (int(x.sum()), x.size) for name, x in pieces.items()}
 
 
-def describe(given: TextInput, matrix: np.ndarray) -> str:
+def describe(text: TextInput, matrix: np.ndarray) -> str:
     """Sentences with their global tokens, and how many pairs are seen."""
     lines = [
-        f"{len(given.tokens)} long tokens, {len(given.globals)} sentences, each with a "
+        f"{len(text.tokens)} long tokens, {len(text.globals)} sentences, each with a "
         "global token",
         "",
         "global   long tokens  sentence",
     ]
     start = 0
-    notes = given.notes or ("",) * len(given.globals)
-    for name, sentence, note in zip(given.globals, given.sentences, notes, strict=True):
+    notes = text.notes or ("",) * len(text.globals)
+    for name, sentence, note in zip(text.globals, text.sentences, notes, strict=True):
         span = f"{start}-{start + len(sentence) - 1}"
         remark = f"[{note}] " if note else ""
         lines.append(f"{name:8s} {span:12s} {remark}{' '.join(sentence)}")
         start += len(sentence)
     lines += ["", "piece      pairs seen       all pairs    share"]
-    for piece, (seen, total) in count_pairs(matrix, len(given.globals)).items():
+    for piece, (seen, total) in count_pairs(matrix, len(text.globals)).items():
         lines.append(f"{piece:5s} {seen:15,d} {total:15,d} {seen / total:8.1%}")
     return "\n".join(lines)
 
@@ -235,8 +235,8 @@ def _read(path: str) -> str:
 def _document(args: argparse.Namespace):
     from etc_jax.data.text.sources import read_documents
 
-    found = read_documents([args.corpus], text_field=args.text_field)
-    picked = next(itertools.islice(found, args.index, None), None)
+    documents = read_documents([args.corpus], text_field=args.text_field)
+    picked = next(itertools.islice(documents, args.index, None), None)
     if args.index < 0 or picked is None:
         raise ValueError(f"{args.corpus} has no document of --index {args.index}")
     return picked
@@ -258,19 +258,19 @@ def _given(args: argparse.Namespace) -> TextInput:
 def _show(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_out(args.out, overwrite=args.overwrite)
-    given = _given(args)
+    text = _given(args)
     rules = Rules(
         radius=args.radius,
         max_distance=args.max_distance,
         hard_g2l=args.hard_g2l,
         hard_l2g=args.hard_l2g,
     )
-    named = (given.tokens, given.globals)
+    named = (text.tokens, text.globals)
     if args.out is None:
-        matrix = drawing.label_matrix(given.structure, rules, *map(len, named))
+        matrix = drawing.label_matrix(text.structure, rules, *map(len, named))
     else:
-        matrix = drawing.draw(given.structure, rules, *named, args.out)
-    say(describe(given, matrix))
+        matrix = drawing.draw(text.structure, rules, *named, args.out)
+    say(describe(text, matrix))
     if args.out is not None:
         say(f"\nwrote {args.out}")
 

@@ -29,17 +29,17 @@ def of_run(config: Config, workdir: str | os.PathLike) -> str:
     return next_command("evaluate", *flags, "FILE", note="FILE has answers")
 
 
-def of_folder(place: str | os.PathLike) -> str:
+def of_folder(folder: str | os.PathLike) -> str:
     """For a model that was converted; "" if no command reads it."""
     try:
-        source = model_source.find(place)
+        source = model_source.find(folder)
         if source.run is not None:
-            words = ("predict", f"--model={place}", "FILE")
+            words = ("predict", f"--model={folder}", "FILE")
             return next_command(*words, note="FILE has records")
         gives = "text" if source.tokenizer is not None else None
         if gives is None and getattr(source.config, "vocab_size", None) == _BYTES:
             gives = "bytes"
-        return _of_model(source.config, place, gives)
+        return _of_model(source.config, folder, gives)
     except ValueError:  # it is for another program
         return ""
 

@@ -97,23 +97,23 @@ def predict(args: argparse.Namespace) -> None:
         elif not judging:
             say(f"{shown.text()}\n")
     if args.html is not None:
-        found = judged(task, answers)
+        judged_answers = judged(task, answers)
         page = answers_page.page(
             [answer.explained for answer in answers],
             task=task.name,
             about=about(model),
-            judged=found,
+            judged=judged_answers,
         )
         write_whole(args.html, page)
         # Beside records as JSON, it is not for what reads them.
         file = sys.stderr if args.json else sys.stdout
         say(f"{len(answers)} records answered", file)
-        if found is not None:
-            say(found.scores.report(), file)
+        if judged_answers is not None:
+            say(judged_answers.scores.report(), file)
         say(f"wrote {args.html}, for a browser", file)
     elif sys.stdout.isatty() and STANDARD_INPUT not in args.files:
-        given = [*answering.given_flags(args), "--html=answers.html", *args.files]
-        _tell(next_command("predict", *given))
+        flags = [*answering.given_flags(args), "--html=answers.html", *args.files]
+        _tell(next_command("predict", *flags))
 
 
 def _check_html(path: Path) -> None:
@@ -144,18 +144,18 @@ def _inputs(files: Sequence[str], model: TrainedModel, task: Any) -> Iterator[In
         except BadRecordError as error:
             _tell(f"{raw.where}: {error}")
             continue
-        made = make_input(
+        item = make_input(
             task,
             record,
             model.tokenizer,
             sizes,
             official_quirks=model.config.data.official_quirks,
         )
-        if made.problem is not None:
-            _tell(f"{raw.where}: {': '.join(made.problem)}")
+        if item.problem is not None:
+            _tell(f"{raw.where}: {': '.join(item.problem)}")
         else:
-            cuts.append(made.cut)
-            yield made
+            cuts.append(item.cut)
+            yield item
     for line in told_of_cuts(cuts):
         _tell(line)
 
@@ -178,8 +178,8 @@ def _answers(
     if not first:
         raise UserError("there was no record that could be answered")
     if judging:
-        check(task, [made.windows[0].record for made in first])
-    windows = sum(len(made.windows) for made in first)
+        check(task, [item.windows[0].record for item in first])
+    windows = sum(len(item.windows) for item in first)
     runner = runner_lib.Runner(model, runner_lib.rows_for(windows, asked))
 
     def read(outputs: Any, windows: Sequence[Any]) -> Sequence[Any]:
@@ -202,9 +202,9 @@ def _answers(
 def _first(inputs: Iterator[Input], enough: int) -> list[Input]:
     """The first records, until they have so many windows: what batches will be like."""
     taken, count = [], 0
-    for made in inputs:
-        taken.append(made)
-        count += len(made.windows)
+    for item in inputs:
+        taken.append(item)
+        count += len(item.windows)
         if count >= enough:
             break
     return taken

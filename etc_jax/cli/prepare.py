@@ -134,7 +134,7 @@ def _featurizer(
     task: Task, tokenizer: Tokenizer, sizes: InputSizes, official_quirks: bool
 ) -> parts.MakeFn:
     def make(records: list[Any]) -> parts.Part:
-        kept, left_out = [], LeftOut()
+        usable, left_out = [], LeftOut()
         for record in records:
             try:
                 windows = task.features(
@@ -143,12 +143,12 @@ def _featurizer(
             except BadRecordError as e:
                 left_out.add(e.kind, record.id)
                 continue
-            kept += [window for window in windows if window.unusable is None]
+            usable += [window for window in windows if window.unusable is None]
             # A record is named once, however many of its windows are left out.
             reasons = collections.Counter(w.unusable for w in windows if w.unusable)
             for reason, count in reasons.items():
                 left_out.update({reason: {"count": count, "first": [record.id]}})
-        return part_of(kept, tokenizer.vocab_size, len(records), left_out)
+        return part_of(usable, tokenizer.vocab_size, len(records), left_out)
 
     return make
 
@@ -181,7 +181,7 @@ def _found(problems: Problems) -> dict[str, Any]:
 def report(cache: WindowCache) -> str:
     """What became of the records, in lines for people."""
     counts, longest, sizes = cache.header["counts"], cache.longest, cache.sizes
-    found = cache.header["found"]
+    oddities = cache.header["found"]
     parts = [f"{longest[x]} of {sizes[x]} {x} tokens" for x in sizes]
     lines = [
         f"{cache.path}: {cache.num_windows} windows of {counts['records']} records of "
@@ -197,9 +197,9 @@ def report(cache: WindowCache) -> str:
     if cache.input_options:
         options = in_shell(str(cache.input_options))
         lines.append(f"train with --config.data.input_options={options}")
-    if found:
+    if oddities:
         lines.append("odd or wrong in the files (a wrong record is not read):")
-    for kind, problem in found.items():
+    for kind, problem in oddities.items():
         lines.append(f"  {problem['count']} x {kind}")
         lines += [f"      {message}" for message in problem["first"]]
     if unread := _unread(cache):
@@ -212,8 +212,8 @@ def report(cache: WindowCache) -> str:
 
 def _unread(cache: WindowCache) -> int:
     """How many files could not be read to the end."""
-    found = cache.header["found"]
-    return sum(found[kind]["count"] for kind in FILE_KINDS if kind in found)
+    oddities = cache.header["found"]
+    return sum(oddities[kind]["count"] for kind in FILE_KINDS if kind in oddities)
 
 
 def progress_printer(
@@ -292,7 +292,7 @@ def run(args: argparse.Namespace) -> None:
     task = task_lib.named_task(args.task, args.format)
     task = task.with_options(input_options.from_flags(args, task.options))
     sizes = given_lengths(args, task)
-    there = FORMAT.is_at(pathlib.Path(args.out))
+    is_finished = FORMAT.is_at(pathlib.Path(args.out))
     cache = prepare(
         task,
         args.files,
@@ -303,7 +303,7 @@ def run(args: argparse.Namespace) -> None:
         workers=args.workers,
         progress_fn=progress_printer(),
     )
-    if there:
+    if is_finished:
         say(f"{args.out} is finished already: nothing to do")
     say(report(cache))
     if not _unread(cache):
@@ -342,15 +342,15 @@ def given_lengths(args: argparse.Namespace, task: Task) -> InputSizes:
     Raises:
       ValueError: if one is out of range, or inputs of the task have none of the name.
     """
-    known = [field.name for field in dataclasses.fields(task.sizes)]
+    names = [field.name for field in dataclasses.fields(task.sizes)]
     flags = {name: getattr(args, name) for name in _length_names()}
-    given = {name: length for name, length in flags.items() if length is not None}
-    if foreign := sorted(given.keys() - set(known)):
+    lengths = {name: length for name, length in flags.items() if length is not None}
+    if foreign := sorted(lengths.keys() - set(names)):
         raise ValueError(
             f"inputs of {task.name} in format {task.format!r} have no "
-            f"--{', --'.join(foreign)}; they have --{', --'.join(known)}"
+            f"--{', --'.join(foreign)}; they have --{', --'.join(names)}"
         )
-    return dataclasses.replace(task.sizes, **given)
+    return dataclasses.replace(task.sizes, **lengths)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

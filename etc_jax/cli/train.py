@@ -157,8 +157,8 @@ def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
     values = values.to_dict()
     if not init_from.is_needed(values):
         return values
-    place, _, arg = args.config.partition(":")
-    variants = said_by(lambda names: config_flag.read(f"{place}:{names}"), arg)
+    name, _, arg = args.config.partition(":")
+    variants = said_by(lambda names: config_flag.read(f"{name}:{names}"), arg)
     typed = {change.partition("=")[0] for change in args.changes}
     paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
     return init_from.completed(

@@ -32,6 +32,12 @@ def problems(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[s
             yield f"{key} {problem}"
 
 
+def raise_all(title: str, messages: Iterable[str]) -> None:
+    """Raises a ValueError of all messages, below a title; nothing if there are none."""
+    if listed := list(messages):
+        raise ValueError(f"{title}:\n  " + "\n  ".join(listed))
+
+
 def check_sizes(pairs: Mapping[str, tuple[int, int | None]]) -> None:
     """Refuses a config of other sizes than the weights, before anything is made of it.
 
@@ -41,13 +47,12 @@ def check_sizes(pairs: Mapping[str, tuple[int, int | None]]) -> None:
     Raises:
       ValueError: naming every key that differs.
     """
-    found = [
-        f"{key} is {given}, but the weights have {there}"
-        for key, (given, there) in pairs.items()
-        if there is not None and given != there
-    ]
-    if found:
-        raise ValueError("config and weights differ:\n  " + "\n  ".join(found))
+    differing = (
+        f"{key} is {in_config}, but the weights have {in_weights}"
+        for key, (in_config, in_weights) in pairs.items()
+        if in_weights is not None and in_config != in_weights
+    )
+    raise_all("config and weights differ", differing)
 
 
 def one_each(values: int | Sequence[int], layers: int, key: str) -> Sequence[int]:

@@ -85,8 +85,8 @@ class Row:
         """The regex of each field of `source`."""
         default = {LAYER: _NUMBER}
         return {
-            name: given or default.get(name, _WORD)
-            for name, given in _FIELD.findall(self.source)
+            name: regex or default.get(name, _WORD)
+            for name, regex in _FIELD.findall(self.source)
         }
 
     @property
@@ -109,8 +109,8 @@ def _match(template: str, patterns: Mapping[str, str], text: str):
         regex += re.escape(template[at : field.start()])
         regex += f"(?P<{field[1]}>{patterns[field[1]]})"
         at = field.end()
-    found = re.fullmatch(regex + re.escape(template[at:]), text)
-    return None if found is None else found.groupdict()
+    match = re.fullmatch(regex + re.escape(template[at:]), text)
+    return None if match is None else match.groupdict()
 
 
 def _fill(template: str, fields: Mapping[str, Any]) -> str:
@@ -221,8 +221,8 @@ class Renamed(Mapping[str, np.ndarray]):
 
     def original(self, name: str) -> str:
         """What the checkpoint calls an array, or would call it, by all renamings."""
-        there = name in self._originals
-        name = self._originals[name] if there else self._back(name)
+        is_renamed = name in self._originals
+        name = self._originals[name] if is_renamed else self._back(name)
         return original_name(self._source, name)
 
 
@@ -240,15 +240,15 @@ def tied(weights: Renamed, names: Sequence[str]) -> Renamed:
     Raises:
       ValueError: if two of the names have different arrays.
     """
-    there = [name for name in names if name in weights]
-    for name in there[1:]:
-        if not np.array_equal(weights[name], weights[there[0]]):
-            first, second = map(weights.original, (there[0], name))
+    present = [name for name in names if name in weights]
+    for name in present[1:]:
+        if not np.array_equal(weights[name], weights[present[0]]):
+            first, second = map(weights.original, (present[0], name))
             raise ValueError(
                 f"{second} differs from {first}, but here they are one array; a model "
                 "with two has no counterpart"
             )
-    again, taken = set(there[1:]), there[:1]
+    again, taken = set(present[1:]), present[:1]
 
     def rename(name: str) -> str | None:
         return None if name in again else names[0] if name in taken else name
@@ -288,21 +288,21 @@ class LayerRuns:
 
     def split(self, name: str) -> str:
         """A name of the checkpoint as rows know it."""
-        if found := self._layer.fullmatch(name):
-            if self.top is not None and int(found[1]) >= self.top:
-                layer = int(found[1]) - self.top
-                return f"{self.start}.{self.TOP}.{layer}.{found[2]}"
-            run, i = divmod(int(found[1]), self.length)
-            return f"{self.start}.run{i}.{run}.{found[2]}"
+        if match := self._layer.fullmatch(name):
+            if self.top is not None and int(match[1]) >= self.top:
+                layer = int(match[1]) - self.top
+                return f"{self.start}.{self.TOP}.{layer}.{match[2]}"
+            run, i = divmod(int(match[1]), self.length)
+            return f"{self.start}.run{i}.{run}.{match[2]}"
         return name
 
     def join(self, name: str) -> str:
         """The inverse of `split`."""
-        if found := self._of_run.fullmatch(name):
-            layer = int(found[2]) * self.length + int(found[1])
-            return f"{self.start}.{layer}.{found[3]}"
-        if found := self._of_top.fullmatch(name):
-            return f"{self.start}.{int(found[1]) + self.top}.{found[2]}"
+        if match := self._of_run.fullmatch(name):
+            layer = int(match[2]) * self.length + int(match[1])
+            return f"{self.start}.{layer}.{match[3]}"
+        if match := self._of_top.fullmatch(name):
+            return f"{self.start}.{int(match[1]) + self.top}.{match[2]}"
         return name
 
 
@@ -343,19 +343,19 @@ def import_params(
       ConversionError: naming everything missing, unused or of a wrong shape.
     """
     wanted = flatten(abstract)
-    found, used = _collect(table, source, wanted)
+    origins, used = _collect(table, source, wanted)
     problems: list[str] = []
     flat, loaded = {}, {}
     for path, leaf in wanted.items():
-        if path not in found:
+        if path not in origins:
             continue
-        row, layers = found[path]
+        row, layers = origins[path]
         try:
             flat[path] = _assemble(row, layers, source, leaf)
         except ValueError as error:
             problems.append(f"{path}: {error}")
         loaded[path] = tuple(original_name(source, layers[i]) for i in sorted(layers))
-    absent = [path for path in wanted if path not in found]
+    absent = [path for path in wanted if path not in origins]
     missing = _not_allowed(
         *(absent, allow_missing, problems, "missing"),
         lambda path: _wanted_name(table, path, source),
@@ -372,7 +372,7 @@ def import_params(
 
 def _collect(table, source, wanted):
     """({path: (row, {layer or -1: foreign name})}, foreign names used)."""
-    found: dict[str, tuple[Row, dict[int, str]]] = {}
+    origins: dict[str, tuple[Row, dict[int, str]]] = {}
     used = set()
     for name in source:
         for row in table:
@@ -383,13 +383,13 @@ def _collect(table, source, wanted):
             if path not in wanted:
                 continue
             layer = int(fields[LAYER]) if row.stacked else -1
-            layers = found.setdefault(path, (row, {}))[1]
+            layers = origins.setdefault(path, (row, {}))[1]
             if layer in layers:
                 both = (original_name(source, x) for x in (layers[layer], name))
                 raise ConversionError([f"{path}: both {' and '.join(both)} claim it"])
             layers[layer] = name
             used.add(name)
-    return found, used
+    return origins, used
 
 
 _ADVICE = {

@@ -74,10 +74,10 @@ def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any
         if isinstance(classes, list) and name in classes:
             family = registry.lookup(CLASS, name)
             return family, values, family.config_from(values)
-    name, known = values.get("model_type"), list(registry.names(KIND))
-    if name not in known:
+    name, names = values.get("model_type"), list(registry.names(KIND))
+    if name not in names:
         raise ValueError(
-            f"model_type is {shown(name)}; what can be read is {', '.join(known)}"
+            f"model_type is {shown(name)}; what can be read is {', '.join(names)}"
         )
     family = registry.lookup(KIND, name)
     return family, values, family.config_from(values)
@@ -85,8 +85,8 @@ def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any
 
 def _exchange(config: Any) -> Exchange | None:
     """That of a model's family; None: transformers has no counterpart."""
-    known = (registry.lookup(KIND, name) for name in registry.names(KIND))
-    return next((x for x in known if type(config) is x.config_class), None)
+    exchanges = (registry.lookup(KIND, name) for name in registry.names(KIND))
+    return next((x for x in exchanges if type(config) is x.config_class), None)
 
 
 def is_known(config: Any) -> bool:

@@ -89,14 +89,14 @@ class Stats:
         }
 
     def _as_json(self, lengths: Lengths, percentiles) -> dict[str, Any]:
-        found = {
+        values = {
             "number": lengths.number,
             "mean": lengths.total / lengths.number,
             "percentiles": {f"{p:g}": lengths.percentile(p) for p in percentiles},
         }
         if self.limit is not None:
-            found["over"] = {str(self.limit): lengths.over(self.limit)}
-        return found
+            values["over"] = {str(self.limit): lengths.over(self.limit)}
+        return values
 
 
 # --- sets -----------------------------------------------------------------------------
@@ -135,8 +135,8 @@ def of_cache(path: str | os.PathLike) -> Stats:
 
 def _of_windows(cache: WindowCache, name: str) -> Stats:
     lengths = {axis: Lengths() for axis in cache.schema.lengths}
-    for axis, found in lengths.items():
-        found.add_between(cache.arrays[offsets_of(axis)])
+    for axis, of_axis in lengths.items():
+        of_axis.add_between(cache.arrays[offsets_of(axis)])
     header = cache.header
     return Stats(
         name=name,
@@ -228,8 +228,8 @@ def of_files(
 def tables(sets: Sequence[Stats], percentiles: Sequence[float] = PERCENTILES) -> str:
     """Markdown: a table for each kind of set, a row for each set."""
     kinds: dict[Any, list[Stats]] = {}
-    for found in sets:
-        kinds.setdefault((found.kind, found.limit), []).append(found)
+    for stats in sets:
+        kinds.setdefault((stats.kind, stats.limit), []).append(stats)
     return "\n\n".join(_table(rows, percentiles) for rows in kinds.values())
 
 
@@ -242,13 +242,13 @@ def _table(sets: Sequence[Stats], percentiles: Sequence[float]) -> str:
         head += [f"{prefix}{_NAMES.get(p, f'{p:g} %')}" for p in percentiles]
     head += [] if first.limit is None else [f"over {first.limit}"]
     rows = []
-    for found in sets:
-        row = [found.name, *map(str, found.facts.values())]
-        for lengths in found.lengths.values():
+    for stats in sets:
+        row = [stats.name, *map(str, stats.facts.values())]
+        for lengths in stats.lengths.values():
             row += [str(lengths.percentile(p)) for p in percentiles]
-        if found.limit is not None:
-            [lengths] = found.lengths.values()
-            row.append(f"{lengths.over(found.limit) / lengths.number:.1%}")
+        if stats.limit is not None:
+            [lengths] = stats.lengths.values()
+            row.append(f"{lengths.over(stats.limit) / lengths.number:.1%}")
         rows.append(row)
     return _markdown(head, rows)
 
@@ -325,21 +325,21 @@ def _sets(args: argparse.Namespace) -> list[Stats]:
     return [
         of_files(
             task,
-            found,
+            names,
             tokenizer,
             name=path,
             limit=args.length,
             tell_fn=_progress(path),
         )
-        for path, found in files.items()
+        for path, names in files.items()
     ]
 
 
 def _files(path: str) -> list[str]:
-    found = [path] if os.path.exists(path) else sorted(glob.glob(path))
-    if not found:
+    paths = [path] if os.path.exists(path) else sorted(glob.glob(path))
+    if not paths:
         raise FileNotFoundError(f"there is no file {path}")
-    return found
+    return paths
 
 
 def _progress(
@@ -371,9 +371,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(args: argparse.Namespace) -> str:
     sets = _sets(args)
     if args.json:
-        shown = [found.as_json(args.percentiles) for found in sets]
+        shown = [stats.as_json(args.percentiles) for stats in sets]
         return json.dumps({"sets": shown}, indent=2)
-    notes = (f"\n{found.notes}" for found in sets)
+    notes = (f"\n{stats.notes}" for stats in sets)
     return "\n".join([tables(sets, args.percentiles), *notes])
 
 

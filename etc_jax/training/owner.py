@@ -154,9 +154,9 @@ class Owner:
                 _LOG.warning("%s cannot be written (%s)", self._path, error)
 
     def _look_and_write(self) -> None:
-        there = _claim_in(_content(self._path))
-        if there is not None and there.token != self._claim.token:
-            self._lost = str(there)
+        claim = _claim_in(_content(self._path))
+        if claim is not None and claim.token != self._claim.token:
+            self._lost = str(claim)
         elif _is_at(self._file, self._path):
             self._write()
         # Else it was deleted by hand, so that another run may begin.

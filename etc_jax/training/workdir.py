@@ -97,13 +97,13 @@ def _check_apart(config: Config, folder: epath.Path) -> None:
     Raises:
       UserError: naming both.
     """
-    given = [Given("--workdir", ADDED_TO, os.fspath(folder))]
+    paths = [Given("--workdir", ADDED_TO, os.fspath(folder))]
     for field, value in flat_items(to_dict(config)).items():
         if (kind := _READ.fullmatch(field)) is None:
             continue
         argument = INPUT if kind[1] in ("paths", "files") else MODEL
-        given += [Given(field, argument, argument(x)) for x in paths_in(value)]
-    if wrong := collision(given):
+        paths += [Given(field, argument, argument(x)) for x in paths_in(value)]
+    if wrong := collision(paths):
         raise UserError(wrong)
 
 
@@ -401,13 +401,13 @@ def check_space(
     root = folder / "checkpoints"
     names = [path.name for path in root.iterdir()] if root.exists() else []
     keep = section.most_kept(num_steps)
-    there = min(keep, sum(map(is_step, names)))
-    needed = (keep + 1 - there) * checkpoint_bytes
+    present = min(keep, sum(map(is_step, names)))
+    needed = (keep + 1 - present) * checkpoint_bytes
     free = shutil.disk_usage(_nearest(folder)).free
     if free < needed:
         raise UserError(
             f"the disk of {folder} has {free / 1e9:.2f} GB left, but "
-            f"{keep + 1 - there} checkpoints of {checkpoint_bytes / 1e9:.2f} GB will "
+            f"{keep + 1 - present} checkpoints of {checkpoint_bytes / 1e9:.2f} GB will "
             f"be written; make space, choose another --workdir, or lower "
             f"{section.kept_by()}"
         )

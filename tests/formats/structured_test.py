@@ -13,7 +13,7 @@ from etc_jax.tasks.hotpotqa import (
     records as hotpotqa_records,
 )
 from etc_jax.tasks.wikihop import (
-    WikihopOptions,
+    CandidateOptions,
     features as wikihop_features,
     records as wikihop_records,
 )
@@ -102,7 +102,8 @@ def test_mentions_label_and_open_nothing():
     window = wikihop()
     columns = window.structure.links
     both = [
-        pairs(w) for w in (window, wikihop(options=WikihopOptions(link_mentions=False)))
+        pairs(w)
+        for w in (window, wikihop(options=CandidateOptions(link_mentions=False)))
     ]
     for piece in ("l2l", "l2g", "g2l", "g2g"):
         np.testing.assert_array_equal(both[0][piece][0], both[1][piece][0])
@@ -118,7 +119,7 @@ def test_the_flat_ablation_has_sentences_alone(make):
     if make is hotpotqa:
         flat = hotpotqa(flat=True)
     else:
-        flat = wikihop(options=WikihopOptions(flat=True))
+        flat = wikihop(options=CandidateOptions(flat=True))
     full = make()
     for a, b in ((flat.tokens, full.tokens), (flat.types, full.types)):
         np.testing.assert_array_equal(a.long, b.long)

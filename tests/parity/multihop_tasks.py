@@ -189,7 +189,7 @@ def run_wikihop(case: Case) -> float:
     sidecar = {k: v for k, v in case.description.items() if k not in _NO_MATTER}
     tokenizer = _tokenizer(case, sidecar)
     sizes = StructuredSizes(sidecar.pop("long_seq_len"), sidecar.pop("global_seq_len"))
-    options = wikihop.WikihopOptions(max_sentences=sidecar.pop("max_num_sentences"))
+    options = wikihop.CandidateOptions(max_sentences=sidecar.pop("max_num_sentences"))
     split_fn = _splitter(sidecar.pop("sentence_splitter"))
     assert not sidecar, f"unknown {sidecar}"
     windows = [

@@ -23,7 +23,7 @@ from etc_jax.data.schema import at, stacked
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowReader
 from etc_jax.data.windows.writing import WindowSource, write_windows
-from etc_jax.datasets import task
+from etc_jax.datasets import choice_inputs, span_inputs, task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import (
@@ -38,8 +38,6 @@ from etc_jax.tasks import (
 )
 from etc_jax.tasks.classification import structured as structured_text
 from etc_jax.tasks.multiple_choice import structured as structured_choice
-from etc_jax.tasks.triviaqa import structured as structured_documents
-from etc_jax.tasks.wikihop import inputs as wikihop_inputs
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 
@@ -141,7 +139,7 @@ RELEASES = {
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
     split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    modules = (wikihop_inputs, structured_text, structured_documents, structured_choice)
+    modules = (choice_inputs, span_inputs, structured_text, structured_choice)
     for module in modules:
         monkeypatch.setattr(module, "split_sentences", split)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base.rules import MOST, choice, shown, whole
-from etc_jax.conversion.config_rules import EPSILON, problems
+from etc_jax.conversion.config_rules import EPSILON, problems, raise_all
 from etc_jax.conversion.engine import (
     TRANSPOSE,
     Renamed,
@@ -111,8 +111,7 @@ def config_from_hf(values: Mapping[str, Any]) -> BertSizes:
     Raises:
       ValueError: naming every key that is missing, or says what cannot be lifted.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of BERT or RoBERTa:\n  " + "\n  ".join(found))
+    raise_all("config of BERT or RoBERTa", _config_problems(values))
     sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
     offset = 0
     if values["model_type"] == "roberta":

@@ -83,14 +83,14 @@ def _head(values: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> str:
         classifier, which may be of sequences, tokens or choices.
     """
     named = values.get("architectures") or []
-    found = [h for h in _HEADS for name in named if name.endswith(h)]
-    if named and not found:
+    heads = [h for h in _HEADS for name in named if name.endswith(h)]
+    if named and not heads:
         raise ValueError(
             f"architectures is {named}; what has a counterpart ends with one of "
             f"{', '.join(_HEADS)}"
         )
-    if found:
-        return found[0]
+    if heads:
+        return heads[0]
     if any(name in weights for name in _LABELS):
         raise ValueError(
             "config.json names no class in architectures, and the checkpoint has a "
@@ -133,13 +133,13 @@ def model_of(
 
 
 def _num_labels(weights: Mapping[str, np.ndarray]) -> int:
-    found = [weights[name].shape for name in _LABELS if name in weights]
-    if not found or len(found[0]) != 1:
+    biases = [weights[name].shape for name in _LABELS if name in weights]
+    if not biases or len(biases[0]) != 1:
         raise ValueError(
             f"the class named in architectures has a classifier, but the checkpoint "
             f"has neither {' nor '.join(_LABELS)} as a bias of labels"
         )
-    return found[0][0]
+    return biases[0][0]
 
 
 def shapes(model: Any) -> Any:

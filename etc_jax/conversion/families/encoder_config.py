@@ -7,7 +7,7 @@ from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import MOST, NOTHING, choice, either, listed, shown, text, whole
-from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, problems
+from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, problems, raise_all
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.native import family_of
@@ -73,8 +73,7 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder", _config_problems(values))
     name = values["model_type"]
     family = facts_of(name)
     values = {**_DEFAULTS, **family.defaults, **values}
@@ -83,15 +82,14 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     fields["max_length"] = values["max_position_embeddings"]
     fields |= family.fields_from(values)
     config = registry.lookup("model_config", name)(**fields)
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder", map(" ".join, config.problems()))
     return config
 
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    name, known = values.get("model_type"), list(registry.names("encoder_family"))
-    if name not in known:
-        yield f"model_type is {shown(name)}; expected one of {', '.join(known)}"
+    name, names = values.get("model_type"), list(registry.names("encoder_family"))
+    if name not in names:
+        yield f"model_type is {shown(name)}; expected one of {', '.join(names)}"
         return
     yield from problems(values, {**RULES, **facts_of(name).rules})
     for key, expected in _ONLY.items():

@@ -104,13 +104,13 @@ def _bart_layer(
     sizes = config.encoder_side if side == "encoder" else config.decoder_side
     kernel, bias, out = _projections(config, sizes)
     rows = []
-    own = f"{theirs}self_attn."
+    attention = f"{theirs}self_attn."
     if side == "encoder" and isinstance(config, LedConfig):
         for kind in ("query", "key", "value"):
             for name in (kind, f"{kind}_global"):
-                source = f"{own}longformer_self_attn.{name}"
+                source = f"{attention}longformer_self_attn.{name}"
                 rows += linear(source, f"{ours}attention/{name}", kernel, bias)
-        rows += linear(f"{own}output", f"{ours}attention/out", out)
+        rows += linear(f"{attention}output", f"{ours}attention/out", out)
         attentions = {}
     for start, name in attentions.items():
         for kind in ("query", "key", "value"):
@@ -238,8 +238,8 @@ def refined(
     if not isinstance(config, T5Config) or _LOGITS not in source:
         return config
     tables = [source[name] for name in _TIED if name in source]
-    own = any(not np.array_equal(source[_LOGITS], table) for table in tables[:1])
-    return dataclasses.replace(config, tied_logits=not own)
+    untied = any(not np.array_equal(source[_LOGITS], table) for table in tables[:1])
+    return dataclasses.replace(config, tied_logits=not untied)
 
 
 def shapes(config: EncoderDecoderConfig) -> Any:

@@ -18,7 +18,14 @@ from etc_jax.base.rules import (
     text,
     whole,
 )
-from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, one_each, problems
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    RATE,
+    SPREAD,
+    one_each,
+    problems,
+    raise_all,
+)
 from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.models.encoder_decoder.config import (
@@ -360,8 +367,7 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     for key in ("eos_token_id", "forced_eos_token_id"):
         if isinstance(ids := values.get(key), list) and ids:
             values[key] = ids[0]
-    if found := list(_config_problems(values)):
-        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder-decoder", _config_problems(values))
     keys = FAMILIES[values["model_type"]]
     defaults = {name: key.default for name, key in keys.keys.items()}
     values = {**defaults, **values}
@@ -370,8 +376,7 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     fields = {ours: values[theirs] for theirs, ours in keys.fields.items()}
     fields |= keys.fields_from(values)
     config = keys.config_class(**fields)
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of an encoder-decoder:\n  " + "\n  ".join(found))
+    raise_all("config of an encoder-decoder", map(" ".join, config.problems()))
     return config
 
 
@@ -382,8 +387,8 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
         return
     keys = FAMILIES[family]
     rules = {name: key.rule for name, key in keys.keys.items()} | {_SCALED: flag()}
-    if found := list(problems(values, rules)):
-        yield from found
+    if wrong := list(problems(values, rules)):
+        yield from wrong
         return
     for key, expected in keys.only.items():
         if key in values and values[key] != expected:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base.rules import MOST, NOTHING, either, flag, text, whole
-from etc_jax.conversion.config_rules import RATE, SPREAD, problems
+from etc_jax.conversion.config_rules import RATE, SPREAD, problems, raise_all
 from etc_jax.conversion.engine import (
     Report,
     Row,
@@ -102,8 +102,7 @@ def config_from_official(official: Mapping[str, Any]) -> OfficialConfig:
         raise ValueError(
             f"an official ETC config needs vocab_size; got the keys {sorted(official)}"
         )
-    if found := list(problems(official, _RULES)):
-        raise ValueError("official ETC config:\n  " + "\n  ".join(found))
+    raise_all("official ETC config", problems(official, _RULES))
     fields = {
         ours: official.get(key, default) for key, (ours, default) in _FIELDS.items()
     }
@@ -113,9 +112,10 @@ def config_from_official(official: Mapping[str, Any]) -> OfficialConfig:
         fields["num_labels"] = None
     config = EtcConfig(**fields)
     ours = {field: key for key, (field, _) in _FIELDS.items()}
-    found = [f"{ours.get(name, name)} {what}" for name, what in config.problems()]
-    if found:
-        raise ValueError("official ETC config:\n  " + "\n  ".join(found))
+    raise_all(
+        "official ETC config",
+        [f"{ours.get(name, name)} {what}" for name, what in config.problems()],
+    )
     return OfficialConfig(config, tuple(sorted(set(official) - set(_FIELDS))))
 
 
@@ -134,14 +134,14 @@ def attention_names(
     query = "{side:long|global}_query"
     pieces = "{piece:l2l|l2g|g2g|g2l}_{kind:key|value}"
     out = "{side:long|global}_output_projection"
-    own = target + "{piece}_{kind}"
+    projection = target + "{piece}_{kind}"
     long_table = f"{source}long_qkv_attention/qkv_relative_attention/relative_"
     global_table = f"{source}global_qkv_attention/relative_"
     return (
         Row(f"{source}{query}_projection/linear/{{leaf:kernel|bias}}",
             f"{target}{{side}}_query/{{leaf}}", heads),
         Row(f"{source}{pieces}_projection/linear/{{leaf:kernel|bias}}",
-            f"{own}/{{leaf}}", heads),
+            f"{projection}/{{leaf}}", heads),
         Row(f"{source}{out}/kernel", f"{target}{{side}}_out/kernel",
             split_first(num_heads)),
         Row(f"{source}{out}/bias", f"{target}{{side}}_out/bias"),

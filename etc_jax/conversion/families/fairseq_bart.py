@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from etc_jax.base.rules import MOST, choice, flag, whole
-from etc_jax.conversion.config_rules import RATE, layers_in, problems
+from etc_jax.conversion.config_rules import RATE, layers_in, problems, raise_all
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
@@ -86,9 +86,9 @@ def read(path: str | os.PathLike) -> FairseqModel:
     Raises:
       ConversionError, ValueError: naming everything that does not fit.
     """
-    settings, found = fairseq_file.read(path)
+    settings, weights = fairseq_file.read(path)
     try:
-        weights, heads = renamed(found)
+        weights, heads = renamed(weights)
         config = config_from(settings, weights)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -132,13 +132,13 @@ def import_weights(
     return encoder_decoder.import_named(weights, config, abstract)
 
 
-def renamed(found: Mapping[str, Any]) -> tuple[Renamed, tuple[str, ...]]:
+def renamed(source: Mapping[str, Any]) -> tuple[Renamed, tuple[str, ...]]:
     """(weights by the names of transformers, names of classification heads).
 
     Raises:
       ValueError: if the token table is there twice, and not equal.
     """
-    heads = tuple(name for name in found if _HEAD.fullmatch(name))
+    heads = tuple(name for name in source if _HEAD.fullmatch(name))
 
     def rename(name: str) -> str | None:
         if _HEAD.fullmatch(name) or _BESIDE.fullmatch(name):
@@ -147,7 +147,7 @@ def renamed(found: Mapping[str, Any]) -> tuple[Renamed, tuple[str, ...]]:
 
     originals = {ours: theirs for theirs, ours in _NAMES.items()}
     weights = Renamed(
-        UsualLayout(found), rename, lambda name: originals.get(name, name)
+        UsualLayout(source), rename, lambda name: originals.get(name, name)
     )
     return encoder_decoder.untied(weights, BartConfig()), heads
 
@@ -162,9 +162,9 @@ def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
     Raises:
       ValueError: naming every setting that is missing or has no counterpart.
     """
-    found = [*_setting_problems(settings), *_shape_problems(weights)]
-    if found:
-        raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
+    raise_all(
+        "BART of fairseq", [*_setting_problems(settings), *_shape_problems(weights)]
+    )
     more = {field: settings[key] for key, field in _RATES.items() if key in settings}
     # Layers with averages make it a BART-LS.
     pooling = sum(name.endswith(_POOLING) for name in weights)
@@ -174,7 +174,7 @@ def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
         kind = BartLsConfig
         more |= {"pooling_layers": pooling, "max_target_length": lengths["decoder"]}
     config = kind(
-        **{field: weights.size(*place) for field, place in _SIZES.items()},
+        **{field: weights.size(*axis) for field, axis in _SIZES.items()},
         num_layers=layers_in(weights, "encoder.layers"),
         num_decoder_layers=layers_in(weights, "decoder.layers"),
         max_length=lengths["encoder"],
@@ -187,8 +187,7 @@ def config_from(settings: Mapping[str, Any], weights: Renamed) -> BartConfig:
         final_norm="encoder.layer_norm.weight" in weights,
         **more,
     )
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("BART of fairseq:\n  " + "\n  ".join(found))
+    raise_all("BART of fairseq", map(" ".join, config.problems()))
     return config
 
 

@@ -24,7 +24,7 @@ from etc_jax.base.rules import (
     shown,
     whole,
 )
-from etc_jax.conversion.config_rules import RATE, problems
+from etc_jax.conversion.config_rules import RATE, problems, raise_all
 from etc_jax.conversion.engine import Renamed, Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.families.encoder_decoder_config import config_from_hf
@@ -52,8 +52,7 @@ def config_from(values: Mapping[str, Any]) -> LedConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of allenai's LED:\n  " + "\n  ".join(found))
+    raise_all("config of allenai's LED", _config_problems(values))
     both_sides = [2 * width for width in values["attention_window"]]
     config = config_from_hf(
         {
@@ -73,8 +72,8 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     for key in ("attention_mode", "attention_window"):
         if key not in values:
             yield f"{key} is not there; expected {_RULES[key].expected}"
-    if found := list(problems(values, _RULES)):
-        yield from found
+    if wrong := list(problems(values, _RULES)):
+        yield from wrong
         return
     if set(values.get("attention_dilation") or ()) - {1}:
         yield (
@@ -88,12 +87,12 @@ def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
 def _weights(source: Mapping[str, np.ndarray]) -> Renamed:
     """The weights as transformers has them: no rows before position 0."""
     unread = BartConfig.position_offset
-    found = {
+    weights = {
         name: array[unread:] if _POSITIONS.fullmatch(name) else array
         for name, array in source.items()
     }
     return Renamed(
-        found,
+        weights,
         lambda name: re.sub(r"^model\.", "led.", name),
         lambda name: re.sub(r"^led\.", "model.", name),
     )

@@ -30,6 +30,7 @@ from etc_jax.conversion.config_rules import (
     check_sizes,
     layers_in,
     problems,
+    raise_all,
 )
 from etc_jax.conversion.engine import (
     TRANSPOSE,
@@ -152,8 +153,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
     Raises:
       ValueError: naming everything that has no counterpart.
     """
-    if found := list(_config_problems(values)):
-        raise ValueError("config of Reformer:\n  " + "\n  ".join(found))
+    raise_all("config of Reformer", _config_problems(values))
     values = {**_DEFAULTS, **values}
     fields = {ours: values[theirs] for theirs, ours in _SAME.items()}
     layers = tuple(values["attn_layers"])
@@ -171,8 +171,7 @@ def config_from_hf(values: Mapping[str, Any]) -> ReformerConfig:
         attention_dropout_rate=local,
         lsh_attention_dropout_rate=None if by_hash == local else by_hash,
     )
-    if found := [f"{field} {message}" for field, message in config.problems()]:
-        raise ValueError("config of Reformer:\n  " + "\n  ".join(found))
+    raise_all("config of Reformer", map(" ".join, config.problems()))
     return config
 
 
@@ -292,9 +291,11 @@ def names(config: ReformerConfig) -> tuple[Row, ...]:
             )
         )
         rows += norm(f"{theirs}feed_forward.layer_norm", f"{ours}g/mlp_norm")
-        for name, mine in (("dense", "wi"), ("output", "wo")):
+        for name, target in (("dense", "wi"), ("output", "wo")):
             rows += linear(
-                f"{theirs}feed_forward.{name}.dense", f"{ours}g/mlp/{mine}", TRANSPOSE
+                f"{theirs}feed_forward.{name}.dense",
+                f"{ours}g/mlp/{target}",
+                TRANSPOSE,
             )
     return tuple(rows)
 

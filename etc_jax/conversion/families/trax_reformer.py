@@ -92,8 +92,8 @@ def read_weights(path: str | os.PathLike) -> Sequence[Any]:
     saved = read_pickle(path)
     if isinstance(saved, Mapping):
         if "weights" not in saved:
-            found = ", ".join(map(str, saved)) or "nothing"
-            raise ValueError(f"{path} has no entry 'weights'; it has {found}")
+            entries = ", ".join(map(str, saved)) or "nothing"
+            raise ValueError(f"{path} has no entry 'weights'; it has {entries}")
         saved = saved["weights"]
     if not isinstance(saved, list | tuple):
         raise ValueError(
@@ -125,20 +125,22 @@ def import_trax(
             "positions alone; set it to their shape"
         )
     _check_layers(source, config)
-    expected, found = _expected(config), leaves(source)
-    places = {_usual(place): place for place in found}
+    expected, arrays = _expected(config), leaves(source)
+    locations = {_usual(location): location for location in arrays}
     # Another kind of attention shifts all of a layer's arrays: it is reported alone.
-    problems = list(_kinds(found, config)) or [
-        *_strange(expected, found, places),
-        *_misfits(expected, found, places),
+    problems = list(_kinds(arrays, config)) or [
+        *_strange(expected, arrays, locations),
+        *_misfits(expected, arrays, locations),
     ]
     if problems:
         raise ConversionError(problems)
-    weights = {array.name: found[places[usual]] for usual, array in expected.items()}
+    weights = {
+        array.name: arrays[locations[usual]] for usual, array in expected.items()
+    }
     rows = {array.row for array in expected.values()}
     abstract = reformer.shapes(config)
     params, report = import_params(tuple(rows), weights, abstract)
-    origins = {array.name: _written(places[u]) for u, array in expected.items()}
+    origins = {array.name: _written(locations[u]) for u, array in expected.items()}
     loaded = {
         path: tuple(origins[name] for name in names)
         for path, names in report.loaded.items()
@@ -146,8 +148,8 @@ def import_trax(
     return params, Report(loaded, report.missing, report.unused)
 
 
-def _written(place: WeightLocation) -> str:
-    return "weights" + "".join(f"[{key!r}]" for key in place)
+def _written(location: WeightLocation) -> str:
+    return "weights" + "".join(f"[{key!r}]" for key in location)
 
 
 def _described(value: Any) -> str:
@@ -158,15 +160,15 @@ def _described(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.40}"
 
 
-def _usual(place: WeightLocation) -> WeightLocation:
+def _usual(location: WeightLocation) -> WeightLocation:
     """Where an array stands without chunks, and with axial positions as one array."""
-    if place[:1] == (_POSITIONS,) and place[2:] == (0,):
-        return place[:2]
-    if len(place) > 7 and place[0] == _LAYERS:
-        inner = (place[1] % _PARTS_OF_A_LAYER, *place[2:])
+    if location[:1] == (_POSITIONS,) and location[2:] == (0,):
+        return location[:2]
+    if len(location) > 7 and location[0] == _LAYERS:
+        inner = (location[1] % _PARTS_OF_A_LAYER, *location[2:])
         if inner[:5] == (*_MLP, 2):
-            return (*place[:5], *place[6:])
-    return place
+            return (*location[:5], *location[6:])
+    return location
 
 
 def _check_layers(source: Sequence[Any], config: ReformerConfig) -> None:
@@ -187,13 +189,13 @@ def _check_layers(source: Sequence[Any], config: ReformerConfig) -> None:
 
 
 def _kinds(
-    found: Mapping[WeightLocation, Any], config: ReformerConfig
+    arrays: Mapping[WeightLocation, Any], config: ReformerConfig
 ) -> Iterator[str]:
     """A message for each layer of another kind of attention."""
     by_count = {len(names): kind for kind, names in _PROJECTIONS.items()}
     for layer, kind in enumerate(_kinds_of(config)):
         start = (_LAYERS, _PARTS_OF_A_LAYER * layer, 1)
-        count = sum(place[:3] == start for place in found)
+        count = sum(location[:3] == start for location in arrays)
         if by_count.get(count, kind) != kind:
             yield (
                 f"layer {layer}: {_written(start)} has the {count} arrays of "
@@ -207,64 +209,59 @@ def _kinds_of(config: ReformerConfig) -> tuple[str, ...]:
 
 def _strange(
     expected: Mapping[WeightLocation, _Array],
-    found: Mapping[WeightLocation, Any],
-    places: Mapping[WeightLocation, WeightLocation],
+    arrays: Mapping[WeightLocation, Any],
+    locations: Mapping[WeightLocation, WeightLocation],
 ) -> Iterator[str]:
     """A message for each leaf of the nest that is no weight, or a second time one."""
-    for place, value in found.items():
-        usual = _usual(place)
+    for location, value in arrays.items():
+        usual, name = _usual(location), _written(location)
         if not isinstance(value, np.ndarray):
-            yield (
-                f"{_written(place)} is {_described(value)}; expected numpy arrays alone"
-            )
+            yield f"{name} is {_described(value)}; expected numpy arrays alone"
         elif usual not in expected:
-            yield (
-                f"{_written(place)}, {_described(value)}, is nothing that ReformerLM "
-                "has there"
-            )
-        elif places[usual] != place:
-            yield f"{_written(place)} and {_written(places[usual])} are the same weight"
+            yield f"{name}, {_described(value)}, is nothing that ReformerLM has there"
+        elif locations[usual] != location:
+            yield f"{name} and {_written(locations[usual])} are the same weight"
 
 
 def _misfits(
     expected: Mapping[WeightLocation, _Array],
-    found: Mapping[WeightLocation, Any],
-    places: Mapping[WeightLocation, WeightLocation],
+    arrays: Mapping[WeightLocation, Any],
+    locations: Mapping[WeightLocation, WeightLocation],
 ) -> Iterator[str]:
     """A message for each weight that is missing or has another shape."""
     for usual, array in expected.items():
-        if usual not in places:
+        if usual not in locations:
             yield f"{array.label}: missing; expected at {_written(usual)}"
             continue
-        value, shapes = found[places[usual]], [array.shape]
+        value, shapes = arrays[locations[usual]], [array.shape]
         if usual[0] == _POSITIONS:
             shapes.append(array.shape[1:])
         if isinstance(value, np.ndarray) and value.shape not in shapes:
             yield (
-                f"{array.label}: {_written(places[usual])} has the shape "
+                f"{array.label}: {_written(locations[usual])} has the shape "
                 f"{value.shape}; expected {array.shape} by the config"
             )
 
 
 def _expected(config: ReformerConfig) -> dict[WeightLocation, _Array]:
     """What a model has, by its usual place."""
-    found = _outer(config)
+    expected = _outer(config)
     for layer, kind in enumerate(_kinds_of(config)):
         repeat, i = divmod(layer, len(config.pattern))
         start = _PARTS_OF_A_LAYER * layer
         for (part, *inner), array in _inner(config, kind).items():
             target = f"encoder/stack/layers/{kind}_{i}/{array.target}"
-            found[_LAYERS, start + part, *inner] = array._replace(
+            expected[_LAYERS, start + part, *inner] = array._replace(
                 target=target, layer=layer, repeat=repeat
             )
-    return found
+    return expected
 
 
-def _pair(place: WeightLocation, target: str, shapes: Sequence[tuple[int, ...]]):
+def _pair(location: WeightLocation, target: str, shapes: Sequence[tuple[int, ...]]):
     """A norm, or a linear map: two arrays."""
     names = ("scale", "bias") if len(shapes[0]) == 1 else ("kernel", "bias")
     return {
-        (*place, k): _Array(f"{target}/{names[k]}", shapes[k])
+        (*location, k): _Array(f"{target}/{names[k]}", shapes[k])
         for k in range(len(shapes))
     }
 
@@ -274,9 +271,9 @@ def _outer(c: ReformerConfig) -> dict[WeightLocation, _Array]:
 
     def table(axis: int) -> _Array:
         ours = (c.axial_shape[axis], c.axial_widths[axis])
-        places = [1] * len(c.axial_shape)
-        places[axis] = ours[0]
-        shape = (1, *places, ours[1])
+        sizes = [1] * len(c.axial_shape)
+        sizes[axis] = ours[0]
+        shape = (1, *sizes, ours[1])
         change = Transform(lambda x: x.reshape(ours), lambda x: x.reshape(shape))
         name = AXIAL_TABLES[axis]
         return _Array(f"{embeddings}/position_embedder/{name}", shape, change)
@@ -294,14 +291,14 @@ def _outer(c: ReformerConfig) -> dict[WeightLocation, _Array]:
 def _inner(c: ReformerConfig, kind: str) -> dict[WeightLocation, _Array]:
     """Of one layer; targets from its name on."""
     e, m, h, d = c.embed_dim, c.mlp_dim, c.num_heads, c.attention_head_dim
-    found = _pair((0, 0, 0), "f/attention_norm", [(e,), (e,)])
+    expected = _pair((0, 0, 0), "f/attention_norm", [(e,), (e,)])
     for k, name in enumerate(_PROJECTIONS[kind]):
         shape, change = (
             ((h, d, e), IDENTITY) if name == "out" else ((h, e, d), _HEADS_SECOND)
         )
-        found[0, 1, k] = _Array(f"f/attention/{name}/kernel", shape, change)
+        expected[0, 1, k] = _Array(f"f/attention/{name}/kernel", shape, change)
     return {
-        **found,
+        **expected,
         **_pair((*_MLP, 0), "g/mlp_norm", [(e,), (e,)]),
         **_pair((*_MLP, 1), "g/mlp/wi", [(e, m), (m,)]),
         **_pair((*_MLP, 4), "g/mlp/wo", [(m, e), (e,)]),

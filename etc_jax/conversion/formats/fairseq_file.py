@@ -52,21 +52,21 @@ def read(path: str | os.PathLike) -> FairseqFile:
         "torch.save({'args': args, 'model': weights}, path)",
         (argparse.Namespace,),
     )
-    found = load(path)
-    if not isinstance(found, Mapping) or "model" not in found:
+    checkpoint = load(path)
+    if not isinstance(checkpoint, Mapping) or "model" not in checkpoint:
         raise ValueError(
             f"{path} has no 'model'; expected a checkpoint of fairseq, a dict with the "
             "weights as 'model' and the settings as 'args' or 'cfg'"
         )
-    weights = checked_tensors(found["model"], f"'model' of {path}")
-    return FairseqFile(_settings(found), TorchTensors(weights))
+    weights = checked_tensors(checkpoint["model"], f"'model' of {path}")
+    return FairseqFile(_settings(checkpoint), TorchTensors(weights))
 
 
-def _settings(found: Mapping[str, Any]) -> Mapping[str, Any]:
+def _settings(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
     """Those of `args`, or of `cfg` in files of fairseq 0.10 and later."""
-    if settings := _mapping(found.get("args")):
+    if settings := _mapping(checkpoint.get("args")):
         return settings
-    cfg = _mapping(found.get("cfg"))
+    cfg = _mapping(checkpoint.get("cfg"))
     model, task = _mapping(cfg.get("model")), _mapping(cfg.get("task"))
     named = {"task": task["_name"]} if "_name" in task else {}
     return {**task, **named, **model} if model else {}

@@ -32,7 +32,7 @@ _USUAL = {
 _PARTS = ("q_proj", "k_proj", "v_proj")
 
 
-class _Place(NamedTuple):
+class _Origin(NamedTuple):
     """An array of the checkpoint, or a third of one along its first axis."""
 
     name: str
@@ -48,26 +48,26 @@ class UsualLayout(Mapping[str, np.ndarray]):
 
     def __init__(self, source: Mapping[str, np.ndarray]):
         self._source = source
-        self._places: dict[str, _Place] = {}
+        self._origins: dict[str, _Origin] = {}
         others = []
         for name in source:
             if _FUSED.fullmatch(name) or _FAST.fullmatch(name):
                 others.append(name)
             else:
-                self._places[name] = _Place(name)
+                self._origins[name] = _Origin(name)
         # Where both are there, one array of an attention is newer than the fast path's.
         for name in sorted(others, key=lambda name: bool(_FAST.fullmatch(name))):
-            for usual, place in _usual_names(name):
-                self._places.setdefault(usual, place)
+            for usual, origin in _usual_names(name):
+                self._origins.setdefault(usual, origin)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._origins)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._origins)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        original, third = self._places[name]
+        original, third = self._origins[name]
         array = self._source[original]
         if third is None:
             return array
@@ -80,16 +80,16 @@ class UsualLayout(Mapping[str, np.ndarray]):
 
     def original(self, name: str) -> str:
         """What the checkpoint calls the array that one is, or is part of."""
-        return self._places[name].name if name in self._places else name
+        return self._origins[name].name if name in self._origins else name
 
 
-def _usual_names(name: str) -> Iterator[tuple[str, _Place]]:
-    """(usual name, place) of each array that is in one of another version."""
+def _usual_names(name: str) -> Iterator[tuple[str, _Origin]]:
+    """(usual name, origin) of each array that is in one of another version."""
     usual = name
-    if found := _FAST.fullmatch(name):
-        usual = f"{found[1]}{_USUAL[found[2]]}{found[3]}"
-    if found := _FUSED.fullmatch(usual):
+    if match := _FAST.fullmatch(name):
+        usual = f"{match[1]}{_USUAL[match[2]]}{match[3]}"
+    if match := _FUSED.fullmatch(usual):
         for i, part in enumerate(_PARTS):
-            yield f"{found[1]}{part}.{found[2]}", _Place(name, i)
+            yield f"{match[1]}{part}.{match[2]}", _Origin(name, i)
     else:
-        yield usual, _Place(name)
+        yield usual, _Origin(name)

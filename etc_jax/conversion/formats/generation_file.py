@@ -204,14 +204,14 @@ class GenerationFile:
             neutral |= _OF_BEAMS | {"do_sample": (False,)}
         elif self._draws:
             neutral |= {"num_return_sequences": (1,)}
-        found = {
+        left_out = {
             name: self.values[name]
             for name, same in neutral.items()
             if self.values.get(name) is not None and self.values[name] not in same
         }
-        known = _OPTIONS | _WITHOUT_EFFECT | _OF_DRAWS.keys() | _OF_BEAMS.keys()
-        found |= {k: x for k, x in self.values.items() if k not in known}
-        return [f"{name}={shown(value)}" for name, value in found.items()] + [
+        supported = _OPTIONS | _WITHOUT_EFFECT | _OF_DRAWS.keys() | _OF_BEAMS.keys()
+        left_out |= {k: x for k, x in self.values.items() if k not in supported}
+        return [f"{name}={shown(value)}" for name, value in left_out.items()] + [
             *self.unread
         ]
 
@@ -247,9 +247,9 @@ def of_config(folder: pathlib.Path) -> GenerationFile:
 
 def _checked(file: GenerationFile) -> GenerationFile:
     rules = {name: either(key.rule, NOTHING) for name, key in _READ.items()}
-    found = [*problems(file.values, rules), *_problems(file.values)]
-    if found:
-        raise ValueError(f"{file.path}: {'; '.join(found)}")
+    wrong = [*problems(file.values, rules), *_problems(file.values)]
+    if wrong:
+        raise ValueError(f"{file.path}: {'; '.join(wrong)}")
     return file
 
 
@@ -262,9 +262,11 @@ def _problems(values: Mapping[str, Any]) -> Iterator[str]:
 
 def log_left_out(file: GenerationFile) -> None:
     """One warning of the options that are not supported, if there are any."""
-    if found := file.left_out():
+    if left_out := file.left_out():
         _LOG.warning(
-            "%s: left out, as no text is written by it: %s", file.path, ", ".join(found)
+            "%s: left out, as no text is written by it: %s",
+            file.path,
+            ", ".join(left_out),
         )
 
 

@@ -23,11 +23,11 @@ def of_config(values: Mapping[str, Any]) -> dict[str, Any]:
     names = values.get("id2label")
     if not isinstance(names, Mapping) or not names:
         return {}
-    found = {"id2label": dict(names)}
+    fields = {"id2label": dict(names)}
     for key, kind in (("label2id", Mapping), ("problem_type", str)):
         if isinstance(values.get(key), kind):
-            found[key] = values[key]
-    return found
+            fields[key] = values[key]
+    return fields
 
 
 def of_task(classes: Sequence[str], learner: str) -> dict[str, Any]:
@@ -39,13 +39,13 @@ def of_task(classes: Sequence[str], learner: str) -> dict[str, Any]:
     """
     if not classes:
         return {}
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id2label": {str(i): name for i, name in enumerate(classes)},
         "label2id": {name: i for i, name in enumerate(classes)},
     }
     if learner in _PROBLEMS:
-        found["problem_type"] = _PROBLEMS[learner]
-    return found
+        fields["problem_type"] = _PROBLEMS[learner]
+    return fields
 
 
 def files_of(labels: Mapping[str, Any]) -> dict[str, bytes]:

@@ -196,7 +196,7 @@ def _about(folder: pathlib.Path) -> dict[str, Any]:
         raise ValueError(f"no saved model at {folder}: {path} does not exist")
     try:
         about = strict_json.loads(path.read_text(encoding="utf-8"))
-        given, _, _ = about["format"], about["model"], about["params"]["sha256"]
+        layout, _, _ = about["format"], about["model"], about["params"]["sha256"]
         if not isinstance(about["model"], dict):
             raise TypeError("model is no object")
         if not isinstance(about.get("files", {}), dict):
@@ -205,8 +205,8 @@ def _about(folder: pathlib.Path) -> dict[str, Any]:
         raise ValueError(
             f"{path} is damaged ({repr(error)[:200]}); convert the model again"
         ) from error
-    if given != FORMAT:
-        raise ValueError(f"{path} has the format {given!r}; expected {FORMAT!r}")
+    if layout != FORMAT:
+        raise ValueError(f"{path} has the format {layout!r}; expected {FORMAT!r}")
     return about
 
 

@@ -24,14 +24,14 @@ _CONVERTED = {
 
 
 def folder_of(
-    place: str | os.PathLike, *, named: str = "the model", download: bool = False
+    source: str | os.PathLike, *, named: str = "the model", download: bool = False
 ) -> pathlib.Path:
     """The folder of a model.
 
     A folder of that path comes before a name of the hub.
 
     Args:
-      place: path of a folder, or the name of a repository of Hugging Face, which is
+      source: path of a folder, or the name of a repository of Hugging Face, which is
         looked for in the local cache.
       named: what gave the place, for errors.
       download: whether a repository that the cache lacks is fetched.
@@ -39,11 +39,11 @@ def folder_of(
     Raises:
       ValueError: if there is no such place.
     """
-    if not isinstance(place, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike):
         raise ValueError(
-            f"{named} is {place!r:.60}; expected a path, or the name of a repository"
+            f"{named} is {source!r:.60}; expected a path, or the name of a repository"
         )
-    name = os.fspath(place)
+    name = os.fspath(source)
     if wrong := local_paths.problem(name):
         raise ValueError(f"{named} {wrong}")
     folder = pathlib.Path(name).expanduser()
@@ -72,11 +72,11 @@ def conversion_of(path: pathlib.Path) -> str:
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         for end, flag in _CONVERTED.items():
             if file.name.endswith(end):
-                given = path if flag == "official" else file
-                given = f"{given} --config=FILE" if flag == "trax" else given
+                argument = path if flag == "official" else file
+                argument = f"{argument} --config=FILE" if flag == "trax" else argument
                 return (
                     "; to make one of it: `etc-jax convert "
-                    f"--{flag}={given} --out=FOLDER`"
+                    f"--{flag}={argument} --out=FOLDER`"
                 )
     return ""
 
@@ -86,7 +86,7 @@ def _of_hub(name: str, named: str, download: bool) -> pathlib.Path:
     from huggingface_hub import constants
 
     try:
-        found = huggingface_hub.snapshot_download(
+        folder = huggingface_hub.snapshot_download(
             name,
             local_files_only=not download,
             allow_patterns=list(_FILES) if download else None,
@@ -100,4 +100,4 @@ def _of_hub(name: str, named: str, download: bool) -> pathlib.Path:
             f"of the model's folder; or, with a network, run `hf download {name}` "
             "once, or load it with download=True"
         ) from error
-    return pathlib.Path(found)
+    return pathlib.Path(folder)

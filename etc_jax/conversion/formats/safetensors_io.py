@@ -84,8 +84,8 @@ def _open(path: pathlib.Path):
 def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
     """The files of an index, which must hold exactly what it says."""
     try:
-        places = strict_json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        shards = sorted(set(places.values()))
+        shard_of = strict_json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        shards = sorted(set(shard_of.values()))
     except _OF_BAD_JSON as error:
         raise ValueError(
             f"{index} is no index of shards ({error!r}): expected JSON with a "
@@ -93,8 +93,8 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
         ) from error
     paths = shards_beside(index, shards)
     files = {name: _open(path) for name, path in paths.items()}
-    there = {(k, name) for name, opened in files.items() for k in opened.keys()}
-    if differing := sorted(there ^ set(places.items())):
+    actual = {(k, name) for name, opened in files.items() for k in opened.keys()}
+    if differing := sorted(actual ^ set(shard_of.items())):
         raise ValueError(
             f"{index} and its files differ in {len(differing)} arrays, the first is "
             f"{differing[0]}; fetch them again"
@@ -126,14 +126,14 @@ def shards_beside(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathli
 def _nothing_at(path: pathlib.Path) -> str:
     if not path.exists():
         return f"no weights at {path}: there is no such file or folder"
-    found = sorted(p.name for p in path.iterdir()) if path.is_dir() else []
-    if pickles := [name for name in found if name.endswith(_PICKLES)]:
+    names = sorted(p.name for p in path.iterdir()) if path.is_dir() else []
+    if pickles := [name for name in names if name.endswith(_PICKLES)]:
         return (
             f"{path} has no {FILE}, but {pickles}: pickles run code when they are "
             "opened and are not read here; save the model as safetensors, with "
             "save_pretrained(..., safe_serialization=True) of transformers"
         )
-    return f"{path} has neither {FILE} nor {INDEX}; there are: {found}"
+    return f"{path} has neither {FILE} nor {INDEX}; there are: {names}"
 
 
 def write(

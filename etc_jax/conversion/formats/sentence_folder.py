@@ -91,15 +91,15 @@ def _known(path: pathlib.Path) -> list[tuple[str, str]]:
     Raises:
       ValueError: if they are others.
     """
-    found = _modules(path)
-    kinds = [kind for kind, _ in found]
+    modules = _modules(path)
+    kinds = [kind for kind, _ in modules]
     if kinds not in (_KINDS, _KINDS[:-1]):
         raise ValueError(
             f"{path} has the modules {', '.join(kinds)}; what is known here is "
             "Transformer and Pooling, with Normalize or without. Load the folder of "
             "its Transformer for hidden states"
         )
-    return found
+    return modules
 
 
 def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -185,11 +185,11 @@ def files_of(settings: SentenceFolder, embed_dim: int) -> dict[str, bytes]:
     modes = {"cls_token": "cls", "mean_tokens": "mean"}
     modes |= {"max_tokens": None, "mean_sqrt_len_tokens": None}
     pooling = {f"{_START}{k}": x == settings.pooling for k, x in modes.items()}
-    found: dict[str, Any] = {
+    contents: dict[str, Any] = {
         MODULES: modules,
         POOLING: {"word_embedding_dimension": embed_dim, **pooling},
     }
     if settings.max_length is not None:
         lengths = {"max_seq_length": settings.max_length, "do_lower_case": False}
-        found[LENGTHS] = lengths
-    return {k: f"{json.dumps(x, indent=2)}\n".encode() for k, x in found.items()}
+        contents[LENGTHS] = lengths
+    return {k: f"{json.dumps(x, indent=2)}\n".encode() for k, x in contents.items()}

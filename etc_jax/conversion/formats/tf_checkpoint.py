@@ -111,13 +111,13 @@ class TfCheckpoint(Mapping[str, np.ndarray]):
 
 def _prefix(path: pathlib.Path) -> pathlib.Path:
     if path.is_dir():
-        found = sorted(path.glob("*.index"))
-        if len(found) != 1:
+        indices = sorted(path.glob("*.index"))
+        if len(indices) != 1:
             raise ValueError(
-                f"{path} holds {len(found)} checkpoints "
-                f"({[f.stem for f in found]}); name one of them"
+                f"{path} holds {len(indices)} checkpoints "
+                f"({[f.stem for f in indices]}); name one of them"
             )
-        return found[0].with_suffix("")
+        return indices[0].with_suffix("")
     if not pathlib.Path(f"{path}.index").exists():
         raise ValueError(
             f"no TensorFlow checkpoint at {path}: {path}.index does not exist"
@@ -202,10 +202,10 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     at, key = 0, b""
     while at < end:
         shared, at = _varint(block, at)
-        own, at = _varint(block, at)
+        unshared, at = _varint(block, at)
         size, at = _varint(block, at)
-        key = key[:shared] + block[at : at + own]
-        at += own
+        key = key[:shared] + block[at : at + unshared]
+        at += unshared
         yield key, block[at : at + size]
         at += size
 

@@ -57,8 +57,8 @@ class Unread:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (known := _KNOWN.get((module, name))) is not None:
-            return known
+        if (replacement := _KNOWN.get((module, name))) is not None:
+            return replacement
         return type("Unread", (Unread,), {"origin": f"{module}.{name}"})
 
 
@@ -85,7 +85,7 @@ def read_pickle(path: str | os.PathLike) -> Any:
         ) from error
 
 
-def leaves(nest: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
+def leaves(nest: Any, location: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
     """{indices and keys on the way: leaf} of lists, tuples and dicts in each other.
 
     Raises:
@@ -96,13 +96,13 @@ def leaves(nest: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]
     elif isinstance(nest, list | tuple):
         inner = enumerate(nest)
     else:
-        return {place: nest}
-    if len(place) > _MAX_DEPTH:
+        return {location: nest}
+    if len(location) > _MAX_DEPTH:
         raise ValueError(f"the containers are more than {_MAX_DEPTH} deep")
-    found = {}
+    merged = {}
     for key, value in inner:
-        found |= leaves(value, (*place, key))
-    return found
+        merged |= leaves(value, (*location, key))
+    return merged
 
 
 _MAX_DEPTH = 16

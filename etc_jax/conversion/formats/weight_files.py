@@ -157,7 +157,7 @@ def torch_loader(
     return load
 
 
-def checked_tensors(found: Any, where: str) -> Mapping[str, Any]:
+def checked_tensors(tensors: Any, where: str) -> Mapping[str, Any]:
     """What torch read, if it is tensors by name.
 
     Raises:
@@ -165,18 +165,18 @@ def checked_tensors(found: Any, where: str) -> Mapping[str, Any]:
     """
     import torch
 
-    if not isinstance(found, Mapping):
+    if not isinstance(tensors, Mapping):
         raise ValueError(
-            f"{where} holds a {type(found).__name__}; expected tensors by name"
+            f"{where} holds a {type(tensors).__name__}; expected tensors by name"
         )
     others = [
         name
-        for name, x in found.items()
+        for name, x in tensors.items()
         if not (isinstance(name, str) and isinstance(x, torch.Tensor))
     ]
     if others:
         raise ValueError(
-            f"{where} holds {type(found[others[0]]).__name__} as {others[0]!r}; "
+            f"{where} holds {type(tensors[others[0]]).__name__} as {others[0]!r}; "
             "expected tensors by name"
         )
-    return found
+    return tensors

@@ -89,9 +89,11 @@ def extend(
     """
     _check(config, asked)
     module = _TARGETS[asked.to].module
-    made = module.extend(params, dataclasses.replace(config, dtype="float32"), asked)
-    check_difference(made.difference, "the model and the long one")
-    return made
+    extended = module.extend(
+        params, dataclasses.replace(config, dtype="float32"), asked
+    )
+    check_difference(extended.difference, "the model and the long one")
+    return extended
 
 
 def targets_of(family: type) -> list[str]:
@@ -118,8 +120,8 @@ def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> No
     for name in _OPTIONS:
         value = getattr(asked, name)
         # Not `in`: 0 is asked for, and equals False.
-        given = value is not None and value is not False
-        if given and name not in target.options:
+        is_asked = value is not None and value is not False
+        if is_asked and name not in target.options:
             raise ValueError(
                 f"{name} is {value}, which is not asked of a {asked.to}; leave it out"
             )

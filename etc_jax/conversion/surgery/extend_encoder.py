@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.conversion.config_rules import raise_all
 from etc_jax.conversion.families import bert, encoder
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.native import family_of
@@ -55,34 +56,33 @@ def extend(
     weights = _weights(params, config, target, asked)
     values = {"architectures": [encoder.head_of(params)]}
     model = encoder.model_of(values, weights, target)
-    made, _ = encoder.from_common(weights, target, encoder.shapes(model))
-    before, after = rows_fn(config, params), rows_fn(target, made)
+    extended, _ = encoder.from_common(weights, target, encoder.shapes(model))
+    before, after = rows_fn(config, params), rows_fn(target, extended)
     return Extended(
-        made, target, max(_differences(before, after, config, target)), left_behind
+        extended, target, max(_differences(before, after, config, target)), left_behind
     )
 
 
 def _config(config: EncoderConfig, asked: Extension) -> EncoderConfig:
     if type(config) is _CLASSES[asked.to]:
-        made: EncoderConfig = config
+        target: EncoderConfig = config
     elif asked.to == "longformer":
         # The id of padding is 0 in vocabularies of BERT.
         pad_id = config.pad_id if isinstance(config, RobertaConfig) else 0
-        made = LongformerConfig(
+        target = LongformerConfig(
             **common_fields(config), pad_id=pad_id, attention_window=(WINDOW,)
         )
     else:
-        made = BigBirdConfig(**common_fields(config))
+        target = BigBirdConfig(**common_fields(config))
     changes: dict[str, Any] = {"max_length": length_of(config, asked)}
     if asked.window is not None:
         changes |= {"attention_window": (asked.window,), "attention_dilation": ()}
     for name in ("block_size", "num_globals"):
         if (value := getattr(asked, name)) is not None:
             changes[name] = value
-    made = dataclasses.replace(made, **changes)
-    if problems := [f"{field} {message}" for field, message in made.problems()]:
-        raise ValueError("the long model:\n  " + "\n  ".join(problems))
-    return made
+    target = dataclasses.replace(target, **changes)
+    raise_all("the long model", map(" ".join, target.problems()))
+    return target
 
 
 def _check_heads(params, config: EncoderConfig, target: EncoderConfig) -> None:

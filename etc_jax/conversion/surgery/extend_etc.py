@@ -59,11 +59,11 @@ def extend(
     target = lifted_config(source, _config(config, asked), _OPTIONS)
     fresh = _fresh(target, asked.seed)
     common = bert.BertWeights(weights, source.family)
-    made, report = lift(common, source, fresh, target, _OPTIONS)
-    before, after = rows_fn(config, params), _rows_fn(target, made)
+    extended, report = lift(common, source, fresh, target, _OPTIONS)
+    before, after = rows_fn(config, params), _rows_fn(target, extended)
     # Only the radius limits what is seen.
     difference = largest_difference(before, after, config, target.radius)
-    return Extended(made, target, difference, tuple(report.left_over))
+    return Extended(extended, target, difference, tuple(report.left_over))
 
 
 def _source(config: EncoderConfig, length: int) -> bert.BertSizes:

@@ -63,10 +63,10 @@ def extend(
     target, weights = make(encoder_decoder.export_hf(params, config), config, asked)
     refuse(target)
     shapes = encoder_decoder.shapes(target)
-    made, _ = encoder_decoder.import_hf(weights, target, shapes)
-    before, after = _rows_fn(config, params), _rows_fn(target, made)
+    extended, _ = encoder_decoder.import_hf(weights, target, shapes)
+    before, after = _rows_fn(config, params), _rows_fn(target, extended)
     differences = _differences(before, after, config, target)
-    return Extended(made, target, max(differences), ())
+    return Extended(extended, target, max(differences), ())
 
 
 def _to_led(weights, config, asked: Extension):
@@ -78,24 +78,24 @@ def _to_led(weights, config, asked: Extension):
     }
     if asked.window is not None:
         fields["attention_window"] = (asked.window,)
-    made = {_led_name(name): array for name, array in weights.items()}
-    table = made[_POSITIONS.format(side="encoder")]
-    made[_POSITIONS.format(side="encoder")] = positions_of(table, config, 0, asked)
+    long = {_led_name(name): array for name, array in weights.items()}
+    table = long[_POSITIONS.format(side="encoder")]
+    long[_POSITIONS.format(side="encoder")] = positions_of(table, config, 0, asked)
     # Without the rows before position 0.
     side = _POSITIONS.format(side="decoder")
-    made[side] = made[side][config.position_offset :]
-    for name in list(made):
-        if found := _OF_GLOBALS.fullmatch(name):
-            of_global = f"{found[1]}_global{found[2]}"
-            if asked.copy_global or of_global not in made:
-                made[of_global] = made[name]
-    return LedConfig(**fields), made
+    long[side] = long[side][config.position_offset :]
+    for name in list(long):
+        if match := _OF_GLOBALS.fullmatch(name):
+            of_global = f"{match[1]}_global{match[2]}"
+            if asked.copy_global or of_global not in long:
+                long[of_global] = long[name]
+    return LedConfig(**fields), long
 
 
 def _led_name(name: str) -> str:
     """Of a LED, by the name that BART has, or LED already."""
     name = re.sub(r"^model\.", "led.", name)
-    return _ATTENTION.sub(lambda found: f"{found[1]}{_TO_LED[found[2]]}", name)
+    return _ATTENTION.sub(lambda match: f"{match[1]}{_TO_LED[match[2]]}", name)
 
 
 def _to_long_t5(weights, config, asked: Extension):
@@ -106,21 +106,21 @@ def _to_long_t5(weights, config, asked: Extension):
         fields["radius"] = asked.window // 2
     if asked.block_size is not None:
         fields["block_size"] = asked.block_size
-    made = {_T5.sub(_long_t5_name, name): x for name, x in weights.items()}
-    for name, array in list(made.items()):
+    long = {_T5.sub(_long_t5_name, name): x for name, x in weights.items()}
+    for name, array in list(long.items()):
         start, key, _ = name.partition("TransientGlobalSelfAttention.")
         if name.endswith(f"{key}q.weight") and key:
-            made[f"{start}{key}global_input_layer_norm.weight"] = np.ones(
+            long[f"{start}{key}global_input_layer_norm.weight"] = np.ones(
                 config.embed_dim, array.dtype
             )
         if key and name.endswith("relative_attention_bias.weight"):
             # Blocks begin as tokens at as many places.
-            made[f"{start}{key}global_relative_attention_bias.weight"] = array
-    return LongT5Config(**fields), made
+            long[f"{start}{key}global_relative_attention_bias.weight"] = array
+    return LongT5Config(**fields), long
 
 
-def _long_t5_name(found: re.Match) -> str:
-    return f"{found[1]}TransientGlobalSelfAttention.{found[2]}"
+def _long_t5_name(match: re.Match) -> str:
+    return f"{match[1]}TransientGlobalSelfAttention.{match[2]}"
 
 
 def _to_bart_ls(params, config: BartConfig, asked: Extension) -> Extended:
@@ -141,21 +141,21 @@ def _to_bart_ls(params, config: BartConfig, asked: Extension) -> Extended:
     weights[table] = positions_of(weights[table], config, offset, asked)
     split = encoder_decoder.runs_of(target).split
     shapes = encoder_decoder.shapes(target)
-    made, report = import_params(
+    imported, report = import_params(
         encoder_decoder.names(target),
         Renamed(weights, split),
         shapes,
         allow_missing=(_POOL,),
     )
-    abstract, found = flatten(shapes), flatten(made)
+    abstract, flat = flatten(shapes), flatten(imported)
     rng = np.random.default_rng(asked.seed)
     for name in report.missing:
-        found[name] = _xavier(rng, abstract[name].shape, target.embed_dim)
+        flat[name] = _xavier(rng, abstract[name].shape, target.embed_dim)
     # Without the averages it is the source, in one block.
-    none = {n: 0 * x if re.fullmatch(_POOL, n) else x for n, x in found.items()}
+    none = {n: 0 * x if re.fullmatch(_POOL, n) else x for n, x in flat.items()}
     before, after = _rows_fn(config, params), _rows_fn(target, unflatten(none))
     difference = largest_difference(before, after, config, target.block_size - 1)
-    return Extended(unflatten(found), target, difference, ())
+    return Extended(unflatten(flat), target, difference, ())
 
 
 def _xavier(rng: np.random.Generator, shape: tuple[int, ...], width: int) -> np.ndarray:

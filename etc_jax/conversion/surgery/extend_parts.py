@@ -120,12 +120,12 @@ def positions_of(
       asked: its length, and what the new rows are.
     """
     offsets = (config.position_offset, offset)
-    made = long_positions(table, offsets, length_of(config, asked))
+    table = long_positions(table, offsets, length_of(config, asked))
     if asked.positions == "new":
         rng = np.random.default_rng(asked.seed)
-        rest = made[offset + config.max_length :]
+        rest = table[offset + config.max_length :]
         rest[:] = rng.normal(0, config.initializer_range, rest.shape)
-    return made
+    return table
 
 
 def rows_fn(config: EncoderConfig, params: Mapping[str, Any]) -> RowsFn:

@@ -67,16 +67,16 @@ def grow(
     whole = source | _drawn(config, shapes.keys() - source.keys(), seed)
     longer = [p for p in whole if shapes.get(p, whole[p].shape) != whole[p].shape]
     new = _drawn(target, longer, seed)
-    made = whole | {p: _joined(whole[p], new[p]) for p in longer}
+    grown = whole | {p: _joined(whole[p], new[p]) for p in longer}
     before, after = (
         _logits_fn(c, p, config.vocab_size)
-        for c, p in ((config, whole), (target, made))
+        for c, p in ((config, whole), (target, grown))
     )
     # No longer than what either side of the model takes.
     window = getattr(config, "max_target_length", config.max_length) - 1
     difference = largest_difference(before, after, config, window)
     check_difference(difference, "the model and the one with more tokens")
-    return Grown(unflatten({p: made[p] for p in source}), target, difference)
+    return Grown(unflatten({p: grown[p] for p in source}), target, difference)
 
 
 def _joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -111,8 +111,8 @@ def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
 
 
 def _shapes(config: Any) -> dict[str, tuple[int, ...]]:
-    found = flatten(jax.eval_shape(_init_fn(config)))
-    return {path: leaf.shape for path, leaf in found.items()}
+    abstract = flatten(jax.eval_shape(_init_fn(config)))
+    return {path: leaf.shape for path, leaf in abstract.items()}
 
 
 def _drawn(config: Any, paths: Collection[str], seed: int) -> dict[str, np.ndarray]:
@@ -133,8 +133,8 @@ def _logits_fn(config: Any, flat: Mapping[str, np.ndarray], rows: int) -> RowsFn
     params = unflatten(flat)
 
     def logits(tokens: jax.Array, mask: jax.Array) -> jax.Array:
-        given = [tokens] * sequences + [mask] * sequences
-        found = module.apply({"params": params}, *given)[..., :rows]
-        return found / jnp.abs(found).max()
+        inputs = [tokens] * sequences + [mask] * sequences
+        values = module.apply({"params": params}, *inputs)[..., :rows]
+        return values / jnp.abs(values).max()
 
     return jax.jit(logits)

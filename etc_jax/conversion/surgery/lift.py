@@ -110,8 +110,8 @@ def _misfits(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
             f"model.activation is {config.activation!r}; the source has "
             f"{source.activation!r}: take the source's"
         )
-    given = [new for new, _ in options.token_rows]
-    if twice := sorted({new for new in given if given.count(new) > 1}):
+    new_ids = [new for new, _ in options.token_rows]
+    if twice := sorted({new for new in new_ids if new_ids.count(new) > 1}):
         yield f"token_rows tells twice what tokens {twice} begin with"
     for new, old in options.token_rows:
         if not (0 <= new < config.vocab_size and 0 <= old < source.vocab_size):
@@ -214,11 +214,11 @@ def _tables(source, config, options, target) -> Iterator[_Table]:
         path = f"{embeddings}segment_embedder/embedding"
         yield _Table(path, bert.TYPES, types, types if copy else types * 0)
     if options.positions == "copy":
-        places = np.arange(source.num_positions)
+        rows = np.arange(source.num_positions)
         for side in ("long", "global"):
             path = f"{embeddings}{side}_position_embedder/embedding"
-            theirs = places + source.position_offset
-            yield _Table(path, bert.POSITIONS, places, theirs)
+            theirs = rows + source.position_offset
+            yield _Table(path, bert.POSITIONS, rows, theirs)
 
 
 def _filled(fresh: np.ndarray, table: _Table, weights: BertWeights) -> np.ndarray:
@@ -303,12 +303,12 @@ def _check_tables(weights: BertWeights, source: BertSizes) -> None:
 
 def _may_begin_anew(target: str) -> list[str]:
     """Regexes of the paths that need no source beside the tables' own rows."""
-    here = re.escape(target)
+    escaped = re.escape(target)
     tables = "token|segment|long_position|global_position"
     return [
-        rf"{here}stack/.*/(long|global)_labels/(embedding|bias)",
-        rf"{here}embeddings/({tables})_embedder/embedding",
-        *([rf"(?!{here}).*"] if target else []),  # heads
+        rf"{escaped}stack/.*/(long|global)_labels/(embedding|bias)",
+        rf"{escaped}embeddings/({tables})_embedder/embedding",
+        *([rf"(?!{escaped}).*"] if target else []),  # heads
     ]
 
 

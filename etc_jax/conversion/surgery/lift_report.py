@@ -49,13 +49,13 @@ class LiftReport:
     def text(self) -> str:
         """For people; the layers of an unrolled stack are reported as one."""
         lines = [f"{len(self.lifted)} arrays lifted"]
-        for title, found in (
+        for title, reasons in (
             ("new", self.new),
             ("left over in the source", self.left_over),
         ):
-            lines.append(f"{len(found)} {title}:")
+            lines.append(f"{len(reasons)} {title}:")
             grouped = {
-                _LAYER.sub("layers_*/", name): how for name, how in found.items()
+                _LAYER.sub("layers_*/", name): how for name, how in reasons.items()
             }
             lines += [f"  {name}: {how}" for name, how in grouped.items()] or ["  none"]
         return "\n".join([*self.choices, *lines])

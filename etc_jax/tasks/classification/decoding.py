@@ -73,10 +73,10 @@ def score_labels(
       gold: of `official_gold` and `unknown_gold`.
       predictions: a label or a list of them by record id.
     """
-    known = {x["id"]: _set(x["label"]) for x in gold if x["label"] is not None}
-    given = {name: _set(said) for name, said in predictions.items()}
+    labels_by_id = {x["id"]: _set(x["label"]) for x in gold if x["label"] is not None}
+    predicted = {name: _set(label) for name, label in predictions.items()}
     return labels_scoring.score(
-        known, given, [x["id"] for x in gold if x["label"] is None]
+        labels_by_id, predicted, [x["id"] for x in gold if x["label"] is None]
     )
 
 

@@ -42,12 +42,12 @@ def explain(
     """
     del setting
     check_logits(logits, windows)
-    found = []
+    explanations = []
     for window, row in zip(windows, logits, strict=True):
         labels = ranked(window.record.labels, softmax(row), {window.record.label})
         documents = documents_of(window)
         about = (window.record.id, question, labels[0].text)
-        found.append(
+        explanations.append(
             Explained(
                 *about,
                 documents,
@@ -57,16 +57,16 @@ def explain(
                 wording=WORDING,
             )
         )
-    return found
+    return explanations
 
 
 def documents_of(window: ClassificationWindow) -> tuple[ExplainedDocument, ...]:
     """What the model has read of the texts, and what it has not."""
     record = window.record
-    found = _parts(record.title or "Text", record.text, window.num_chars)
+    parts = _parts(record.title or "Text", record.text, window.num_chars)
     if record.second is not None:
-        found += _parts("Second text", record.second, window.num_second)
-    return tuple(found)
+        parts += _parts("Second text", record.second, window.num_second)
+    return tuple(parts)
 
 
 def _parts(title: str, text: str, stop: int) -> list[ExplainedDocument]:

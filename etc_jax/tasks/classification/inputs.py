@@ -109,12 +109,12 @@ def features(
     pieces = encode(tokenizer, [" ".join(text.split()) for text in texts])
     if not all(map(len, pieces)):
         raise BadRecordError("no text", f"{record.id!r} has no token")
-    kept = kept_tokens(room, list(map(len, pieces)))
+    counts = kept_tokens(room, list(map(len, pieces)))
     chars = [
-        len(text) if most == len(found) else _chars_of(text, found, most)
-        for text, found, most in zip(texts, pieces, kept, strict=True)
+        len(text) if most == len(encoded) else _chars_of(text, encoded, most)
+        for text, encoded, most in zip(texts, pieces, counts, strict=True)
     ]
-    first, *others = (x.ids[:most] for x, most in zip(pieces, kept, strict=True))
+    first, *others = (x.ids[:most] for x, most in zip(pieces, counts, strict=True))
     ids, types = [cls, *first], None
     for other in others:
         # BERT tells texts apart by their types, RoBERTa by the separators alone.

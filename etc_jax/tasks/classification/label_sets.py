@@ -51,16 +51,16 @@ def explain(
       ValueError: if the logits are not of these windows, or not finite.
     """
     del setting
-    found = []
-    for window, row, said in zip(
+    explanations = []
+    for window, row, predicted in zip(
         windows, logits, label_sets_of(logits, windows), strict=True
     ):
         gold = window.record.label
-        about = (window.record.id, "", ", ".join(said), documents_of(window))
+        about = (window.record.id, "", ", ".join(predicted), documents_of(window))
         labels = ranked(
             window.record.labels, 0.5 + 0.5 * np.tanh(np.float64(row) / 2), gold or ()
         )
-        found.append(
+        explanations.append(
             Explained(
                 *about,
                 labels,
@@ -69,11 +69,11 @@ def explain(
                 confidence=float(
                     np.prod([max(x.probability, 1 - x.probability) for x in labels])
                 ),
-                prediction=said,
+                prediction=predicted,
                 wording=WORDING,
             )
         )
-    return found
+    return explanations
 
 
 def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:

@@ -74,8 +74,8 @@ class ClassificationOptions(TableOptions):
           ValueError: if a label is not, or too few are found, or too many.
           OSError: if a file cannot be read.
         """
-        found = labels_in(paths, self)
-        return self if self.labels else dataclasses.replace(self, labels=found)
+        labels = labels_in(paths, self)
+        return self if self.labels else dataclasses.replace(self, labels=labels)
 
     def shaping(self, sizes: Any) -> dict[str, Any]:
         """See there: inputs are the same whatever the columns of a file are called."""
@@ -180,25 +180,25 @@ def labels_in(
         few or too many to be chosen from.
       OSError: if a file cannot be read.
     """
-    problems, found = Problems(), set()
+    problems, labels = Problems(), set()
     for record in read(paths, problems, options=options):
         label = record.label
-        found |= {*label} if isinstance(label, tuple) else {label} - {None}
-        if len(found) > _MOST_LABELS and not options.labels:
+        labels |= {*label} if isinstance(label, tuple) else {label} - {None}
+        if len(labels) > _MOST_LABELS and not options.labels:
             raise ValueError(
                 f"column {options.label_column!r} has more than {_MOST_LABELS} labels, "
-                f"such as {_shown(sorted(found)[:3])}; name another with label_column, "
-                "or give all labels"
+                f"such as {_shown(sorted(labels)[:3])}; name another with "
+                "label_column, or give all labels"
             )
     if problems.refused is not None:
         raise problems.refused
-    if len(found) < options.least and not options.labels:
+    if len(labels) < options.least and not options.labels:
         raise ValueError(
-            f"column {options.label_column!r} has {len(found)} labels, expected "
+            f"column {options.label_column!r} has {len(labels)} labels, expected "
             f"{options.least} or more; columns of the first file: "
             f"{_columns(paths[0], options)}; {problems.report()}"
         )
-    return tuple(sorted(found))
+    return tuple(sorted(labels))
 
 
 def _columns(path: str | os.PathLike, options: ClassificationOptions) -> str:
@@ -223,9 +223,9 @@ def _label(
         value = value.split(options.label_separator)
     if not isinstance(value, list):
         raise wrong_type(value, column, "a list of labels, or a text of them")
-    found = {_name(x, column) for x in value} - {""}
+    names = {_name(x, column) for x in value} - {""}
     order = {x: i for i, x in enumerate(options.labels)}
-    return tuple(sorted(found, key=lambda x: (order.get(x, -1), x)))
+    return tuple(sorted(names, key=lambda x: (order.get(x, -1), x)))
 
 
 def _name(value: Any, column: str) -> str:

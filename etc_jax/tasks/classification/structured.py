@@ -20,6 +20,7 @@ from etc_jax.data.text.sentences import SplitFn, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
+from etc_jax.datasets.paragraphs import by_lines
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
@@ -30,7 +31,6 @@ from etc_jax.tasks.classification.inputs import (
     place_behind,
     texts_of,
 )
-from etc_jax.tasks.paragraphs import by_lines
 
 SIZES = StructuredSizes(long_length=4096, global_length=128)
 
@@ -91,8 +91,8 @@ def features(
     layout.add_global(cls)
     layout.add_long([cls], SENTENCE_TYPE)
     chars = []
-    kept = kept_tokens(sizes.long_length - 1, lengths)
-    for number, (text, most) in enumerate(zip(texts, kept, strict=True)):
+    counts = kept_tokens(sizes.long_length - 1, lengths)
+    for number, (text, most) in enumerate(zip(texts, counts, strict=True)):
         read = _add_text(
             layout,
             sentences[number],

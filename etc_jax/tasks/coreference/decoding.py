@@ -61,15 +61,15 @@ def decode(
         raise ValueError("scores of antecedents hold NaN; expected numbers")
     mention_scores = np.asarray(pairs.mention_scores)
     clusters = _joined(pairs, number)
-    found = []
+    predicted = []
     for members in clusters:
         if len(members) == 1 and mention_scores[members[0]] <= 0:
             continue
         scored = {_span(pairs, candidates, i): mention_scores[i] for i in members}
         spans = _without_crossings(scored)
         if len(spans) > 1 or keep_singletons:
-            found.append(tuple(spans))
-    return tuple(sorted(found))
+            predicted.append(tuple(spans))
+    return tuple(sorted(predicted))
 
 
 def _joined(pairs: Outputs, number: int) -> list[list[int]]:
@@ -88,17 +88,17 @@ def _joined(pairs: Outputs, number: int) -> list[list[int]]:
 
 
 def _span(pairs: Outputs, candidates: Candidates, index: int) -> Span:
-    place = pairs.top_spans[index]
-    return int(candidates.first_words[place]), int(candidates.last_words[place])
+    candidate = pairs.top_spans[index]
+    return int(candidates.first_words[candidate]), int(candidates.last_words[candidate])
 
 
 def _without_crossings(scored: dict[Span, float]) -> Sequence[Span]:
     """The spans in order, the one of the lower score of two that cross left out."""
-    kept: list[Span] = []
+    chosen: list[Span] = []
     for span in sorted(scored, key=lambda span: (-scored[span], span)):
-        if not any(_cross(span, other) for other in kept):
-            kept.append(span)
-    return sorted(kept)
+        if not any(_cross(span, other) for other in chosen):
+            chosen.append(span)
+    return sorted(chosen)
 
 
 def _cross(a: Span, b: Span) -> bool:
@@ -148,7 +148,7 @@ def gold_outputs(windows: Sequence[CoreferenceWindow]) -> Outputs:
     rows = [_gold_pairs(window) for window in windows]
     k = max((len(row) for row in rows), default=0)
     b = len(windows)
-    made = Outputs(
+    outputs = Outputs(
         top_spans=np.zeros((b, k), np.int32),
         top_mask=np.zeros((b, k), bool),
         mention_scores=np.zeros((b, k), np.float32),
@@ -156,16 +156,16 @@ def gold_outputs(windows: Sequence[CoreferenceWindow]) -> Outputs:
         antecedent_mask=np.zeros((b, k, 1), bool),
         scores=np.zeros((b, k, 2), np.float32),
     )
-    made.scores[..., 1] = -SURE
+    outputs.scores[..., 1] = -SURE
     for i, row in enumerate(rows):
-        for kept, (span, antecedent) in enumerate(row):
-            made.top_spans[i, kept], made.top_mask[i, kept] = span, True
-            made.mention_scores[i, kept] = SURE
+        for column, (span, antecedent) in enumerate(row):
+            outputs.top_spans[i, column], outputs.top_mask[i, column] = span, True
+            outputs.mention_scores[i, column] = SURE
             if antecedent is not None:
-                made.antecedents[i, kept, 0] = antecedent
-                made.antecedent_mask[i, kept, 0] = True
-                made.scores[i, kept, 1] = SURE
-    return made
+                outputs.antecedents[i, column, 0] = antecedent
+                outputs.antecedent_mask[i, column, 0] = True
+                outputs.scores[i, column, 1] = SURE
+    return outputs
 
 
 def _gold_pairs(window: CoreferenceWindow) -> list[tuple[int, int | None]]:
@@ -173,9 +173,9 @@ def _gold_pairs(window: CoreferenceWindow) -> list[tuple[int, int | None]]:
     clusters = window.labels["clusters"]
     last: dict[int, int] = {}
     rows = []
-    for kept, span in enumerate(np.flatnonzero(clusters).tolist()):
+    for column, span in enumerate(np.flatnonzero(clusters).tolist()):
         rows.append((span, last.get(int(clusters[span]))))
-        last[int(clusters[span])] = kept
+        last[int(clusters[span])] = column
     return rows
 
 
@@ -203,10 +203,10 @@ def why_lost(
                     f"mention {mention}: in its window no other of its entity is left "
                     "to be linked with, or it crosses one"
                 )
-        found = {cluster_of[m] for m in cluster if m in cluster_of}
-        if len(found) > 1:
+        clusters = {cluster_of[m] for m in cluster if m in cluster_of}
+        if len(clusters) > 1:
             yield (
-                f"entity of {cluster[0]}: its mentions are in {len(found)} windows, "
+                f"entity of {cluster[0]}: its mentions are in {len(clusters)} windows, "
                 "which are not linked"
             )
 

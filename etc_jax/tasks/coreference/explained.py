@@ -28,14 +28,16 @@ def explain(
       ValueError: see `decode_each`.
     """
     del setting
-    found = decode_each(outputs, windows)
-    return [(w.record, said) for w, said in zip(windows, found, strict=True)]
+    clusters = decode_each(outputs, windows)
+    return [
+        (w.record, predicted) for w, predicted in zip(windows, clusters, strict=True)
+    ]
 
 
 def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:
     """What a reader is shown of a record."""
     record = of_windows[0][0]
-    clusters = pool([said for _, said in of_windows])
+    clusters = pool([predicted for _, predicted in of_windows])
     return Explained(
         record.id,
         "Who and what is mentioned more than once?",
@@ -63,13 +65,13 @@ def _sentences(record: Record, clusters: Sequence[Sequence[Span]]) -> Iterator[P
     )
     before = 0
     for words in record.sentences:
-        mine = [
+        mentions = [
             (first - before, last - before, number)
             for first, last, number in of_mention
             if before <= first < before + len(words)
         ]
         before += len(words)
-        yield _sentence(words, mine)
+        yield _sentence(words, mentions)
 
 
 def _sentence(words: Sequence[str], mentions: Sequence[tuple[int, int, int]]):

@@ -162,7 +162,7 @@ def features(
             "a token at each end"
         )
     parts: list[list[int]] = [[]]
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     texts = [_text(sentence) for sentence in record.sentences]
     for sentence, pieces in zip(
         record.sentences, encode(tokenizer, texts), strict=True
@@ -175,11 +175,11 @@ def features(
             at = (len(parts) - 1) * sizes.input_length + 1 + len(parts[-1])
             of_pieces += range(at, at + stop - start)
             parts[-1] += pieces.ids[start:stop]
-        places += [
+        positions += [
             (_NO_TOKEN, _NO_TOKEN) if w is None else (of_pieces[w[0]], of_pieces[w[1]])
             for w in words
         ]
-    return _document(record, tokenizer, sizes.input_length, parts, places)
+    return _document(record, tokenizer, sizes.input_length, parts, positions)
 
 
 def _text(sentence: tuple[str, ...]) -> str:
@@ -231,7 +231,7 @@ def _document(
     tokenizer: Tokenizer,
     length: int,
     parts: list[list[int]],
-    places: list[tuple[int, int]],
+    positions: list[tuple[int, int]],
 ) -> TokenizedRecord:
     tokens = np.full((len(parts), length), tokenizer.special_id("pad"), np.int32)
     example_ids = np.zeros((len(parts), length), np.int32)
@@ -239,4 +239,4 @@ def _document(
     for row, ids in enumerate(parts):
         tokens[row, : len(ids) + 2] = [begin, *ids, end]
         example_ids[row, : len(ids) + 2] = 1
-    return TokenizedRecord(record, tokens, example_ids, np.array(places, np.int32))
+    return TokenizedRecord(record, tokens, example_ids, np.array(positions, np.int32))

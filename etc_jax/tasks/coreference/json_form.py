@@ -90,12 +90,12 @@ def _speakers(
     """Of each sentence, by its first word."""
     if "speakers" not in fields:
         return (None,) * len(sentences)
-    given = [row for row in fields.get("speakers", list_of(LIST)) if row]
-    if [len(row) for row in given] != [len(sentence) for sentence in sentences]:
+    speakers = [row for row in fields.get("speakers", list_of(LIST)) if row]
+    if [len(row) for row in speakers] != [len(sentence) for sentence in sentences]:
         raise BadRecordError(
             "wrong speakers", f"{key!r}: speakers, expected a name for each word"
         )
-    for row in given:
+    for row in speakers:
         if len(set(map(str, row))) > 1:
             note("two speakers in a sentence", f"{key!r}: {shown(row[1])} is left out")
-    return tuple(str(row[0]) or None for row in given)
+    return tuple(str(row[0]) or None for row in speakers)

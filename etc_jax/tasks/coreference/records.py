@@ -189,7 +189,7 @@ def parse(value: Lines, note: Note) -> Record:
       BadRecordError: if it cannot be used.
     """
     begin = decoded(value.lines[0], value.number)
-    if (found := _BEGIN_LINE.fullmatch(begin)) is None:
+    if (match := _BEGIN_LINE.fullmatch(begin)) is None:
         raise BadRecordError(
             "broken #begin",
             f"line {value.number}: {begin.strip()!r}, expected "
@@ -212,7 +212,7 @@ def parse(value: Lines, note: Note) -> Record:
             note("two speakers in a sentence", f"line {at}: {speaker!r} is left out")
         sentences[-1].append(columns[_WORD])
         mentions.add_word(at, columns[-1])
-    document, part = found.groups()
+    document, part = match.groups()
     if not speakers:
         raise BadRecordError("no text", f"line {value.number}: no row up to #end")
     return Record(
@@ -267,16 +267,16 @@ class _Mentions:
         self._words += 1
         if cell in _NONE:
             return
-        found = [_BRACKET.fullmatch(part) for part in cell.split("|")]
-        if not all(match and (match[1] or match[3]) for match in found):
+        matches = [_BRACKET.fullmatch(part) for part in cell.split("|")]
+        if not all(match and (match[1] or match[3]) for match in matches):
             raise BadRecordError(
                 "broken coreference",
                 f"line {at}: {cell!r}, expected '-', or '(3', '3)', '(3)' joined by |",
             )
-        for opens, cluster, closes in (match.groups() for match in found):
+        for opens, cluster, closes in (match.groups() for match in matches):
             if opens and not closes:
                 self._open[int(cluster)].append((word, at))
-        for opens, cluster, closes in (match.groups() for match in found):
+        for opens, cluster, closes in (match.groups() for match in matches):
             if closes:
                 first = word if opens else self._closed(int(cluster), at)
                 self._add((first, word), int(cluster), at)
@@ -305,11 +305,11 @@ class _Mentions:
 
     def clusters(self) -> Clusters:
         """All of them, at the end of the part."""
-        for cluster, places in self._open.items():
-            if places:
+        for cluster, starts in self._open.items():
+            if starts:
                 raise BadRecordError(
                     "bracket never closed",
-                    f"line {places[-1][1]}: '({cluster}' without '{cluster})' up to "
+                    f"line {starts[-1][1]}: '({cluster}' without '{cluster})' up to "
                     "#end",
                 )
         by_cluster = collections.defaultdict(list)

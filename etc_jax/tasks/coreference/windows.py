@@ -166,14 +166,14 @@ def _window(
 ) -> CoreferenceWindow:
     length = document.tokens.shape[1]
     part = candidates.first_tokens // length
-    mine = _only(candidates, (part >= parts.start) & (part < parts.stop))
+    of_window = _only(candidates, (part >= parts.start) & (part < parts.stop))
     before = parts.start * length
     spans = np.full((options.candidates, 2), -1, np.int32)
     clusters = np.zeros(options.candidates, np.int32)
-    number = len(mine.mask)
-    spans[:number, 0] = mine.first_tokens - before
-    spans[:number, 1] = mine.last_tokens - before
-    clusters[:number] = mine.clusters
+    number = len(of_window.mask)
+    spans[:number, 0] = of_window.first_tokens - before
+    spans[:number, 1] = of_window.last_tokens - before
+    clusters[:number] = of_window.clusters
     rows = slice(parts.start, parts.stop)
     fields = parts_of(sizes, document.tokens[rows].reshape(-1), ())
     example_ids = np.zeros(sizes.input_length, np.int32)
@@ -186,7 +186,7 @@ def _window(
         record=document.record,
         labels={"clusters": clusters},
         unusable="no gold clusters" if document.record.clusters is None else None,
-        candidates=mine,
+        candidates=of_window,
         singletons=options.singletons,
         extra={"spans": spans, "num_words": np.array(num_words, np.int32)},
         **{**fields, EXAMPLE_IDS: example_ids},

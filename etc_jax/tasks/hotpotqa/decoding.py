@@ -60,15 +60,15 @@ def decode(
     n, g = (len(windows[0].offsets), len(windows[0].sentence)) if windows else (0, 0)
     shapes = {"support": (g,), "answer_type": (3,), "span": (n, 2)}
     check_outputs(outputs._asdict(), windows, shapes)
-    found = []
+    predictions = []
     for i, window in enumerate(windows):
         probability = support_probability(outputs.support[i])
         kind = int(np.argmax(outputs.answer_type[i]))
         spans = best_spans(outputs.span[i], window) if kind == SPAN else None
-        found.append(
+        predictions.append(
             [_prediction(window, probability >= t, spans, kind) for t in thresholds]
         )
-    return found
+    return predictions
 
 
 def support_probability(logits: np.ndarray) -> np.ndarray:
@@ -95,13 +95,13 @@ def official_content(predictions: Mapping[str, Prediction]) -> dict[str, dict]:
 
 
 def _facts(window: HotpotWindow, support: np.ndarray) -> list[tuple[str, int]]:
-    places = np.flatnonzero(support & (window.sentence >= 0)).tolist()
+    positions = np.flatnonzero(support & (window.sentence >= 0)).tolist()
     facts = [
         (
             window.record.paragraphs[window.paragraph[p]].title,
             int(window.sentence[p]),
         )
-        for p in places
+        for p in positions
     ]
     # Two paragraphs of one title give the same fact.
     return list(dict.fromkeys(facts))
@@ -161,10 +161,10 @@ def best_spans(
 
 
 def _best_of(spans: tuple[np.ndarray, np.ndarray], support: np.ndarray):
-    scores, places = spans
+    scores, ends = spans
     chosen = np.flatnonzero(support & np.isfinite(scores)).tolist()
-    found = [(scores[i], *places[i].tolist()) for i in chosen]
-    return max(found)[1:] if found else None
+    scored = [(scores[i], *ends[i].tolist()) for i in chosen]
+    return max(scored)[1:] if scored else None
 
 
 def _scores(logits: np.ndarray, allowed: np.ndarray, top: int | None) -> np.ndarray:
@@ -215,10 +215,10 @@ def why_lost(windows: Sequence[Window], prediction: Prediction) -> Iterator[str]
     [window] = windows
     record, facts = window.record, set(prediction["support"])
     for fact in sorted(set(record.support) - facts):
-        there = fact in existing_support(record)
+        exists = fact in existing_support(record)
         yield (
             f"supporting fact {fact} "
-            + ("did not fit into the input" if there else "points nowhere")
+            + ("did not fit into the input" if exists else "points nowhere")
         )
     if record.support and not facts:
         yield "without a supporting fact there is no answer"

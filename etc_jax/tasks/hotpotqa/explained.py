@@ -58,28 +58,28 @@ def explain(
     passages = []
     for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
         probability = support_probability(outputs.support[i])
-        kind, place = int(np.argmax(outputs.answer_type[i])), NOWHERE
+        kind, position = int(np.argmax(outputs.answer_type[i])), NOWHERE
         confidence = float(softmax(outputs.answer_type[i])[kind])
         if kind == SPAN:
             span = best_span(
                 outputs.span[i], window, probability >= threshold, MAX_ANSWER_TOKENS
             )
             confidence *= _span_probability(outputs.span[i], span)
-            place = NOWHERE if span is None else _place(window, *span)
-        found = {
+            position = NOWHERE if span is None else _place(window, *span)
+        probabilities = {
             (int(window.paragraph[at]), int(window.sentence[at])): float(
                 probability[at]
             )
             for at in np.flatnonzero(window.sentence >= 0).tolist()
         }
-        support = {sentence for sentence, p in found.items() if p >= threshold}
+        support = {sentence for sentence, p in probabilities.items() if p >= threshold}
         passages.append(
             _explained(
                 window.record,
                 prediction["answer"],
-                found,
+                probabilities,
                 support,
-                place,
+                position,
                 confidence if prediction["answer"] else None,
             )
         )
@@ -97,23 +97,23 @@ def explain_sequence(
       ValueError: if the outputs are not of these windows.
     """
     passages = []
-    for window, found in zip(windows, find_each(outputs, windows), strict=True):
-        place = NOWHERE
-        if found.span is not None:
-            unit, mark = window.marked(found.span.first, found.span.last)
-            place = AnswerPosition(*unit, (mark,))
+    for window, decoded in zip(windows, find_each(outputs, windows), strict=True):
+        position = NOWHERE
+        if decoded.span is not None:
+            unit, mark = window.marked(decoded.span.first, decoded.span.last)
+            position = AnswerPosition(*unit, (mark,))
         probabilities = dict(
-            zip(window.sentences, found.probabilities.tolist(), strict=True)
+            zip(window.sentences, decoded.probabilities.tolist(), strict=True)
         )
-        support = found.support(window, threshold)
+        support = decoded.support(window, threshold)
         passages.append(
             _explained(
                 window.record,
-                found.answer,
+                decoded.answer,
                 probabilities,
                 support,
-                place,
-                found.probability,
+                position,
+                decoded.probability,
             )
         )
     return passages
@@ -122,9 +122,9 @@ def explain_sequence(
 def _explained(
     record: Record,
     answer: str,
-    found: Mapping[Sentence, float],
+    probabilities: Mapping[Sentence, float],
     support: Collection[Sentence],
-    place: AnswerPosition,
+    position: AnswerPosition,
     confidence: float | None,
 ) -> Explained:
     """The paragraphs of a record with the support of each sentence, and the answer.
@@ -132,20 +132,22 @@ def _explained(
     Args:
       record: the question.
       answer: to it.
-      found: probability that a sentence supports the answer, of those in the input.
+      probabilities: that a sentence supports the answer, of those in the input.
       support: sentences that are taken as supporting.
-      place: where the answer stands.
+      position: where the answer stands.
       confidence: probability of the answer; None if there is none.
     """
     titles = [paragraph.title for paragraph in record.paragraphs]
 
     def passage(paragraph: int, sentence: int, text: str) -> Passage:
         at = (paragraph, sentence)
-        marks = place.marks if place[:2] == at else ()
+        marks = position.marks if position[:2] == at else ()
         is_gold = None
         if record.support is not None and sentence >= 0:
             is_gold = (titles[paragraph], sentence) in record.support
-        return Passage(text, found.get(at), at in support, marks, is_gold=is_gold)
+        return Passage(
+            text, probabilities.get(at), at in support, marks, is_gold=is_gold
+        )
 
     documents = tuple(
         ExplainedDocument(

@@ -135,7 +135,7 @@ class _Builder:
         top = self._layout.num_global
         if self._layout.fits(0):
             self._add_global("paragraph", index, mark=bool(supporting))
-        kept = 0
+        num_added = 0
         parts = [(-1, paragraph.title), *enumerate(paragraph.sentences)]
         for number, text in parts:
             pieces = next(self._pieces)
@@ -153,9 +153,9 @@ class _Builder:
                 sentence=self._layout.num_global,
                 paragraph=top,
             )
-            shown = kept if self._quirks and number >= 0 else number
+            shown = num_added if self._quirks and number >= 0 else number
             self._add_global("sentence", index, shown, text, mark)
-            kept += number >= 0
+            num_added += number >= 0
         self._layout.close_group()
 
     def _add_long(self, ids, kind: int, offsets, **ties) -> None:
@@ -172,15 +172,15 @@ class _Builder:
     def _find_answer(self, pieces: TokenizedText) -> None:
         first = self._layout.num_long
         if self._quirks:
-            found = hotpotqa_official.answer_spans(
+            spans = hotpotqa_official.answer_spans(
                 pieces, self._answer, self._tokenizer
             )
-            found = [(span, True) for span in found]
+            spans = [(span, True) for span in spans]
         elif self._answer in WORDS:
-            found = []
+            spans = []
         else:
-            found = find_answer(pieces, self._answer)
-        self._spans += [((a + first, b + first), exact) for (a, b), exact in found]
+            spans = find_answer(pieces, self._answer)
+        self._spans += [((a + first, b + first), exact) for (a, b), exact in spans]
 
     def window(self, flat: bool) -> HotpotWindow:
         layout = self._layout
@@ -254,14 +254,14 @@ def find_answer(pieces: TokenizedText, answer: str) -> list[tuple[Span, bool]]:
     Returns:
       (first and last piece, whether they spell the answer and no more) of each place.
     """
-    found = []
+    spans = []
     start = pieces.text.find(answer) if answer else -1
     while start >= 0:
         stop = start + len(answer)
         if (span := pieces.covering(start, stop)) is not None:
-            found.append((span, pieces.is_exact(span, start, stop)))
+            spans.append((span, pieces.is_exact(span, start, stop)))
         start = pieces.text.find(answer, stop)
-    return found
+    return spans
 
 
 def bio_labels(window: HotpotWindow) -> np.ndarray:

@@ -43,17 +43,17 @@ def words_of(text: str) -> list[int]:
 
 
 def _places(text: str, answer: str) -> list[Span]:
-    places = []
+    spans = []
     start = text.find(answer) if answer else -1
     while start >= 0:
-        places.append((start, start + len(answer)))
+        spans.append((start, start + len(answer)))
         start = text.find(answer, start + len(answer))
-    return places
+    return spans
 
 
 def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[Span]:
-    places = _places(pieces.text, answer)
-    if not places:
+    occurrences = _places(pieces.text, answer)
+    if not occurrences:
         return []
     words = words_of(pieces.text)
     # First piece of each word; a word without pieces has that of the next.
@@ -61,7 +61,7 @@ def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[
     firsts = [bisect.bisect_left(of_pieces, word) for word in range(words[-1] + 1)]
     [(wanted, _)] = tokenizer.encode_batch([answer])
     spans = []
-    for a, b in places:
+    for a, b in occurrences:
         # White space before the first word is of word -1: the last, as in a list.
         first, after = firsts[words[a]], words[b - 1] + 1
         last = (firsts[after] if after < len(firsts) else len(pieces)) - 1

@@ -94,9 +94,9 @@ def parse(value: Any, note: Note) -> Record:
 
 
 def _note_oddities(record: Record, note: Note) -> None:
-    known = existing_support(record)
+    existing = existing_support(record)
     for fact in record.support or ():
-        if fact not in known:
+        if fact not in existing:
             note("supporting fact that points nowhere", f"{record.id!r}, {fact}")
     for paragraph in record.paragraphs:
         if not any(s.strip() for s in paragraph.sentences):
@@ -108,5 +108,7 @@ def _note_oddities(record: Record, note: Note) -> None:
 
 def existing_support(record: Record) -> set[tuple[str, int]]:
     """The supporting facts of which the context has the sentence."""
-    there = {(p.title, i) for p in record.paragraphs for i in range(len(p.sentences))}
-    return set(record.support or ()) & there
+    sentences = {
+        (p.title, i) for p in record.paragraphs for i in range(len(p.sentences))
+    }
+    return set(record.support or ()) & sentences

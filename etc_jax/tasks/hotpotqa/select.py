@@ -62,8 +62,8 @@ class Selection(NamedTuple):
 
     def report(self) -> str:
         """For people."""
-        kept, before = self.paragraphs
-        lines = [f"{self.records} records, {kept} of {before} paragraphs"]
+        after, before = self.paragraphs
+        lines = [f"{self.records} records, {after} of {before} paragraphs"]
         if self.facts[1]:
             share = 100 * self.facts[0] / self.facts[1]
             lines.append(
@@ -143,15 +143,15 @@ def select(
     count = sum(1 for _ in task.read(files, problems))
     if broken := problems.first_of_files():
         raise broken
-    found = _Count()
+    counter = _Count()
     with whole_text(out) as file:
-        kept = _kept(model, task, files, count, keep, batch_size, workers)
-        for number, (record, paragraphs, problem) in enumerate(kept):
+        selected = _kept(model, task, files, count, keep, batch_size, workers)
+        for number, (record, paragraphs, problem) in enumerate(selected):
             value = official(record, paragraphs)
             file.write(("[\n" if number == 0 else ",\n") + json.dumps(value))
-            found.add(record, paragraphs, problem)
+            counter.add(record, paragraphs, problem)
         file.write("\n]\n" if count else "[]\n")
-    return found.selection()
+    return counter.selection()
 
 
 def _kept(
@@ -177,8 +177,10 @@ def _kept(
         pairs = zip(logits, windows, strict=True)
         return [most_relevant(row, window, keep) for row, window in pairs]
 
-    with work.made_ahead(reader, len(steps), work.workers_for(count, workers)) as made:
-        results = through_model(made, runner, read_fn)
+    with work.made_ahead(
+        reader, len(steps), work.workers_for(count, workers)
+    ) as inputs:
+        results = through_model(inputs, runner, read_fn)
         for record, result in zip(task.read(files, Problems()), results, strict=True):
             paragraphs = range(len(record.paragraphs))
             if result.windows:
@@ -196,15 +198,17 @@ class _Count:
     def add(self, record: Record, paragraphs: Sequence[int], problem: Any) -> None:
         facts = existing_support(record)
         titles = {record.paragraphs[i].title for i in paragraphs}
-        there = sum(title in titles for title, _ in facts)
-        counts = (1, len(paragraphs), len(record.paragraphs), there, len(facts))
+        num_kept = sum(title in titles for title, _ in facts)
+        counts = (1, len(paragraphs), len(record.paragraphs), num_kept, len(facts))
         self._sums += np.array(counts)
         if problem is not None:
             self._whole[problem[0]] += 1
 
     def selection(self) -> Selection:
-        records, kept, before, there, facts = self._sums.tolist()
-        return Selection(records, (kept, before), (there, facts), dict(self._whole))
+        records, after, before, facts_kept, facts = self._sums.tolist()
+        return Selection(
+            records, (after, before), (facts_kept, facts), dict(self._whole)
+        )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

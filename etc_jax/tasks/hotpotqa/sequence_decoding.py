@@ -15,6 +15,7 @@ from etc_jax.datasets.decoding import (
     require_gold,
     softmax,
 )
+from etc_jax.datasets.spans import ScoredSpan, best_span, sure_logits
 from etc_jax.tasks.hotpotqa.decoding import (
     THRESHOLDS,
     Prediction,
@@ -25,7 +26,6 @@ from etc_jax.tasks.hotpotqa.decoding import (
 from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES
 from etc_jax.tasks.hotpotqa.records import existing_support
 from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
-from etc_jax.tasks.triviaqa.decoding import ScoredSpan, best_span, sure_places
 
 # Sentences support an answer from this probability on, where nothing else is chosen.
 THRESHOLD = 0.5
@@ -108,18 +108,18 @@ def decode(
     """
     return [
         [
-            {"answer": found.answer, "support": _facts(window, found, threshold)}
+            {"answer": decoded.answer, "support": _facts(window, decoded, threshold)}
             for threshold in thresholds
         ]
-        for window, found in zip(windows, find_each(outputs, windows), strict=True)
+        for window, decoded in zip(windows, find_each(outputs, windows), strict=True)
     ]
 
 
 def _facts(
-    window: HotpotSequence, found: DecodedWindow, threshold: float
+    window: HotpotSequence, decoded: DecodedWindow, threshold: float
 ) -> list[tuple[str, int]]:
     paragraphs = window.record.paragraphs
-    support = found.support(window, threshold)
+    support = decoded.support(window, threshold)
     # Two paragraphs of one title give the same fact.
     return list(dict.fromkeys((paragraphs[p].title, s) for p, s in support))
 
@@ -173,7 +173,7 @@ def gold_outputs(windows: Sequence[HotpotSequence]) -> Outputs:
     """
     require_gold(windows, official_gold)
     n = len(windows[0].unit) if windows else 0
-    start, end = sure_places(windows, ("starts", "ends"), n)
+    start, end = sure_logits(windows, ("starts", "ends"), n)
     relevant, support = (
         np.array([window.labels[name] for window in windows])
         for name in ("relevant", "support")

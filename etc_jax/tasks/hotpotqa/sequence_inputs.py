@@ -85,9 +85,9 @@ class HotpotSequence(SequenceWindow):
         """(unit, characters) of tokens of one unit, without the space around them."""
         unit = self.units[self.unit[first]]
         start, stop = int(self.characters[first, 0]), int(self.characters[last, 1])
-        said = self.text_of(unit)[start:stop]
-        start += len(said) - len(said.lstrip())
-        return unit, (start, start + len(said.strip()))
+        answer = self.text_of(unit)[start:stop]
+        start += len(answer) - len(answer.lstrip())
+        return unit, (start, start + len(answer.strip()))
 
     def text_of(self, unit: tuple[int, int]) -> str:
         """The title or sentence."""
@@ -196,8 +196,8 @@ class _Layout:
         for index, sentence in enumerate(sentences):
             if self.fits(1 + len(sentence), 1):
                 self._add_text((number, index), sentence)
-                place = self.add(added["[s]"], is_global=True)
-                self.sentences.append(((number, index), place))
+                position = self.add(added["[s]"], is_global=True)
+                self.sentences.append(((number, index), position))
 
     def _add_text(self, unit: tuple[int, int], pieces: TokenizedText) -> None:
         if not len(pieces):
@@ -213,8 +213,8 @@ def _window(record: Record, sizes: SequenceSizes, layout: _Layout) -> HotpotSequ
     n, g = sizes.input_length, sizes.global_length
     fields = parts_of(sizes, layout.ids, layout.global_places)
     paragraphs, sentences = (
-        filled(g, -1, [place for _, place in found])
-        for found in (layout.paragraphs, layout.sentences)
+        filled(g, -1, [position for _, position in added])
+        for added in (layout.paragraphs, layout.sentences)
     )
     labels, unusable = _labels(record, layout, g)
     return HotpotSequence(
@@ -242,19 +242,19 @@ def _labels(
     support = [int((titles[p], s) in facts) for (p, s), _ in layout.sentences]
     answer = (record.answer or "").strip()
     kind = WORDS.get(answer, SPAN)
-    places: list[Span] = []
+    spans: list[Span] = []
     if kind == SPAN:
         inside = {u for u in layout.units if titles[u[0]] in supporting and u[1] >= 0}
-        places = _occurrences(layout, answer, inside)
-        places = places or _occurrences(layout, answer, layout.units)
+        spans = _occurrences(layout, answer, inside)
+        spans = spans or _occurrences(layout, answer, layout.units)
     unusable = None
     if record.answer is None or record.support is None:
         unusable = "no gold answer"
     elif not any(support):
         unusable = "no supporting fact in the input"
-    elif kind == SPAN and not places:
+    elif kind == SPAN and not spans:
         unusable = "answer not in the input"
-    first, last = np.array(places[:MAX_OCCURRENCES], np.int32).reshape(-1, 2).T
+    first, last = np.array(spans[:MAX_OCCURRENCES], np.int32).reshape(-1, 2).T
     return {
         "relevant": filled(g, 0, relevant),
         "support": filled(g, 0, support),
@@ -268,11 +268,11 @@ def _occurrences(
     layout: _Layout, answer: str, units: Collection[tuple[int, int]]
 ) -> list[Span]:
     """(first, last) token of each place of an answer in some units, in order."""
-    found = []
+    spans = []
     for unit, (pieces, before) in zip(layout.units, layout.pieces, strict=True):
         if unit in units:
-            found += [(before + a, before + b) for a, b in spelled(pieces, answer)]
-    return found
+            spans += [(before + a, before + b) for a, b in spelled(pieces, answer)]
+    return spans
 
 
 def spelled(pieces: TokenizedText, answer: str) -> Iterator[Span]:
@@ -289,9 +289,9 @@ def spelled(pieces: TokenizedText, answer: str) -> Iterator[Span]:
             yield first, last
 
 
-def _in_word(text: str, place: int) -> bool:
+def _in_word(text: str, index: int) -> bool:
     """Whether letters or digits stand on both sides of a place, accents among them."""
-    before, after = text[max(place - 1, 0) : place], text[place : place + 1]
+    before, after = text[max(index - 1, 0) : index], text[index : index + 1]
     if continues(after):
         return True
     return (before.isalnum() or continues(before)) and after.isalnum()

@@ -161,8 +161,8 @@ def read_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
 
 
 def _with_truth(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
-    beside = _truth_beside(path)
-    truth = None if beside is None else _read_truth(beside)
+    truth_file = _truth_beside(path)
+    truth = None if truth_file is None else _read_truth(truth_file)
     labelled = set()
     number = 0
     for number, element in enumerate(_children(path), start=1):
@@ -174,20 +174,20 @@ def _with_truth(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
     for name in truth or ():
         if name not in labelled:
             number += 1
-            where = f"{name!r}, of {beside}"
+            where = f"{name!r}, of {truth_file}"
             yield number, BadRecordError("truth without article", where)
 
 
 def _truth_beside(path: pathlib.Path) -> pathlib.Path | None:
     """The file of the truth; None if there is none."""
-    found = _NAME.fullmatch(path.name)
-    if found is None:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
         raise BadRecordError(
             "unknown file",
             f"{path}: expected a name such as {_EXAMPLE}, by which the truth is found, "
             f"or one that ends in .jsonl or .parquet",
         )
-    plain = path.with_name(f"ground-truth-{found[1]}.xml")
+    plain = path.with_name(f"ground-truth-{match[1]}.xml")
     both = (plain, plain.with_name(f"{plain.name}.gz"))
     return next((file for file in both if file.exists()), None)
 

@@ -46,15 +46,15 @@ def read_splits(path: str | os.PathLike) -> Splits:
       OSError: if it cannot be read.
     """
     try:
-        found = strict_json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        splits = strict_json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except ValueError as e:
         raise ValueError(f"{path}: {e}; expected JSON in UTF-8") from e
-    if not isinstance(found, dict) or not found or found.keys() - set(PARTS):
+    if not isinstance(splits, dict) or not splits or splits.keys() - set(PARTS):
         raise ValueError(
             f"{path}: expected a JSON object with {', '.join(PARTS)}, or some of them, "
-            f"and lists of ids; got {str(found)[:40]!r}"
+            f"and lists of ids; got {str(splits)[:40]!r}"
         )
-    return {name: _ids(path, name, found[name]) for name in PARTS if name in found}
+    return {name: _ids(path, name, splits[name]) for name in PARTS if name in splits}
 
 
 def _ids(path: str | os.PathLike, part: str, value: Any) -> list[str]:
@@ -84,11 +84,11 @@ def overlaps(splits: Splits) -> Iterator[tuple[str, str, list[str]]]:
 def disjoint(splits: Splits) -> Splits:
     """The parts without what a later one has too."""
     taken: set[str] = set()
-    found = {}
+    remaining = {}
     for name, ids in reversed(splits.items()):
-        found[name] = [x for x in ids if x not in taken]
+        remaining[name] = [x for x in ids if x not in taken]
         taken.update(ids)
-    return {name: found[name] for name in splits}
+    return {name: remaining[name] for name in splits}
 
 
 def write_parts(
@@ -114,18 +114,20 @@ def write_parts(
       OSError: if a file cannot be read or written.
     """
     files = {name: pathlib.Path(out) / f"{name}.jsonl" for name in splits}
-    if there := [str(path) for path in files.values() if path.exists()]:
-        raise ValueError(f"{', '.join(there)} exists; give another folder")
+    if existing := [str(path) for path in files.values() if path.exists()]:
+        raise ValueError(f"{', '.join(existing)} exists; give another folder")
     articles = read_records(paths, _checked, problems, read_values)
     values = {_plain(article.id): article.value for article in articles}
-    found = {name: [i for i in ids if i in values] for name, ids in splits.items()}
-    if not any(found.values()):
+    ids_with_article = {
+        name: [i for i in ids if i in values] for name, ids in splits.items()
+    }
+    if not any(ids_with_article.values()):
         raise ValueError(
             f"no part has one of the {len(values)} articles, such as "
             f"{named(list(values))}: are these the articles of the parts?"
         )
     pathlib.Path(out).mkdir(parents=True, exist_ok=True)
-    for name, ids in found.items():
+    for name, ids in ids_with_article.items():
         if ids:
             _write(files[name], [values[i] for i in ids])
     return {name: [i for i in ids if i not in values] for name, ids in splits.items()}

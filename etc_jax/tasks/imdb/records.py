@@ -139,28 +139,28 @@ def _reviews(path: str | os.PathLike) -> Iterator[Any]:
 def _folders(path: pathlib.Path) -> list[pathlib.Path]:
     if path.name in (*LABELS, _UNLABELLED):
         return [path]
-    found = [path / label for label in LABELS]
-    if lacking := [folder.name for folder in found if not folder.is_dir()]:
+    folders = [path / label for label in LABELS]
+    if lacking := [folder.name for folder in folders if not folder.is_dir()]:
         raise BadRecordError(
             "unknown folder",
             f"{path} has no folder {' and no folder '.join(lacking)}; give one such as "
             "aclImdb/train or aclImdb/test",
         )
-    return found
+    return folders
 
 
 def _order(file: pathlib.Path) -> tuple[bool, int, str]:
     """Files by their number, and others after them."""
-    found = _NAME.fullmatch(file.name)
-    return found is None, int(found[1]) if found else 0, file.name
+    match = _NAME.fullmatch(file.name)
+    return match is None, int(match[1]) if match else 0, file.name
 
 
 def _review(
     folder: pathlib.Path, file: pathlib.Path
 ) -> dict[str, Any] | BadRecordError:
     name = f"{folder.parent.name}/{folder.name}/{file.stem}"
-    found = _NAME.fullmatch(file.name)
-    if found is None:
+    match = _NAME.fullmatch(file.name)
+    if match is None:
         return BadRecordError(
             "wrong file name",
             f"{folder.name}/{file.name}, expected number and rating as in 127_7.txt",
@@ -170,5 +170,5 @@ def _review(
     except BadRecordError as e:
         return e.at(f"{folder.name}/{file.name}")
     # Files without a label have a rating of 0.
-    labelled = {"label": folder.name, "rating": int(found[2])}
+    labelled = {"label": folder.name, "rating": int(match[2])}
     return value if folder.name == _UNLABELLED else {**value, **labelled}

@@ -11,13 +11,13 @@ one input, and models that write texts write the option.
 import dataclasses
 
 from etc_jax.base import registry
+from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import choices as scoring
 from etc_jax.tasks.multiple_choice import structured
 from etc_jax.tasks.multiple_choice.decoding import (
     NO_OPTION,
-    gold_outputs,
     official,
     official_gold,
     unread_gold,
@@ -38,8 +38,6 @@ from etc_jax.tasks.multiple_choice.records import (
     release,
 )
 from etc_jax.tasks.multiple_choice.text_form import make_form, pair_of
-from etc_jax.tasks.wikihop.decoding import pool, rated
-from etc_jax.tasks.wikihop.explained import explain
 
 __all__ = [
     "DATA_SET",
@@ -47,7 +45,6 @@ __all__ = [
     "ChoiceOptions",
     "Record",
     "features",
-    "gold_outputs",
     "pair_of",
     "parse",
     "read",
@@ -62,7 +59,7 @@ SEQUENCE = Form(
     explain=explain,
     pool=pool,
     pool_explained=pool_explained,
-    gold_outputs=gold_outputs,
+    gold_outputs=gold_outputs_of(official_gold),
     whole_length=whole_length,
 )
 STRUCTURED = dataclasses.replace(

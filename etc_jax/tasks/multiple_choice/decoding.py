@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.data.windows.window import Window
-from etc_jax.datasets.decoding import one_hot, require_gold
 from etc_jax.scoring.answers import normalize, token_overlap
 from etc_jax.tasks.multiple_choice.records import Record
 
@@ -43,19 +41,6 @@ def official_gold(record: Record) -> dict[str, Any] | None:
 def unread_gold(name: str) -> dict[str, Any]:
     """What scoring takes for a question that could not be read: no option is right."""
     return {"id": name, "label": None, "hard": False}
-
-
-def gold_outputs(windows: Sequence[Window]) -> np.ndarray:
-    """Logits `[b, m]` of a model that is sure of every label.
-
-    Args:
-      windows: of options, or with global candidates.
-
-    Raises:
-      ValueError: if a window has no gold label.
-    """
-    require_gold(windows, official_gold)
-    return one_hot(windows, "candidate", len(windows[0].is_candidate) if windows else 0)
 
 
 def official(predictions: Mapping[str, int]) -> dict[str, int]:

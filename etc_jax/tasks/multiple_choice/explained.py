@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from etc_jax.datasets.choices import Rated, mean_logits, pool
 from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import (
     Explained,
@@ -12,7 +13,6 @@ from etc_jax.datasets.explained import (
     ranked,
 )
 from etc_jax.tasks.multiple_choice.records import Record
-from etc_jax.tasks.wikihop.decoding import Rated, mean_logits, pool
 
 WORDING = Wording(
     support="",
@@ -25,9 +25,9 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """The options by their mean scores, and the article.
 
     Args:
-      seen: of all windows of a record, as WikiHop's `explain` gives it.
+      seen: of all windows of a record, as `choices.explain` gives it.
     """
-    record, of_windows = seen[0][0], [said for _, said in seen]
+    record, of_windows = seen[0][0], [ratings for _, ratings in seen]
     number = pool(of_windows)
     right = None if record.label is None else record.options[record.label]
     options = ranked(record.options, softmax(mean_logits(of_windows)), {right})

@@ -75,13 +75,13 @@ class ChoiceOptions(ChoiceColumns):
 
     def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """See there: where an article is split, the length makes the inputs."""
-        found = {
+        fields = {
             "most_options": self.most_options,
             "split_article": self.split_article,
         }
         if self.split_article:
-            found[sizes.text_field] = sizes.text_length
-        return found
+            fields[sizes.text_field] = sizes.text_length
+        return fields
 
     def problem(self, objective: Any) -> str | None:
         """A model needs the number of options, which a cache has."""
@@ -184,21 +184,21 @@ def _parts(
     # BERT tells texts apart by their types, RoBERTa by the separators alone.
     marks = [int(len(between) == 1)] * len(part)
     types = filled(sizes.input_length, 0, marks, len(before))
-    places = range(min(len(head), sizes.global_length))
-    return parts_of(sizes, [*before, *part], places, types)
+    global_positions = range(min(len(head), sizes.global_length))
+    return parts_of(sizes, [*before, *part], global_positions, types)
 
 
 def _stacked(
     of_options: Sequence[dict[str, np.ndarray]], most: int
 ) -> dict[str, np.ndarray]:
     """The arrays of all options, with padding up to so many: `[length, most]`."""
-    made = {}
+    stacked = {}
     for name, array in of_options[0].items():
         padding = -1 if name == "global_index" else 0
-        made[name] = np.full((len(array), most), padding, np.int32)
+        stacked[name] = np.full((len(array), most), padding, np.int32)
         for number, parts in enumerate(of_options):
-            made[name][:, number] = parts[name]
-    return made
+            stacked[name][:, number] = parts[name]
+    return stacked
 
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:

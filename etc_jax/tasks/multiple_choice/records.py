@@ -154,14 +154,14 @@ def parse(value: Any, note: Note, *, options: ChoiceColumns = COLUMNS) -> Record
         )
     question = fields.text(options.question_column)
     name = _id(fields, row.name or question, options.id_column)
-    found = _options(fields, options)
+    choices = _options(fields, options)
     return Record(
         id=name,
         question=question,
-        options=found,
+        options=choices,
         article=fields.text(options.article_column),
         title=fields.get("title", _optional_text, ""),
-        label=_label(fields, found, options),
+        label=_label(fields, choices, options),
         is_hard=_flag(fields.get(options.hard_column, anything, 0), options),
     )
 
@@ -185,26 +185,28 @@ def _optional_text(value: Any, what: str) -> str:
 def _options(fields: Fields, options: ChoiceColumns) -> tuple[str, ...]:
     if options.option_columns:
         cells = (fields.get(x, _optional_text) for x in options.option_columns)
-        found = tuple(cell for cell in cells if cell.strip())
+        choices = tuple(cell for cell in cells if cell.strip())
     else:
-        found = fields.get(options.options_column, list_of(text))
-    if len(found) < _LEAST:
+        choices = fields.get(options.options_column, list_of(text))
+    if len(choices) < _LEAST:
         raise BadRecordError(
-            "too few options", f"{len(found)}, expected {_LEAST} or more"
+            "too few options", f"{len(choices)}, expected {_LEAST} or more"
         )
-    return found
+    return choices
 
 
-def _label(fields: Fields, found: Sequence[str], options: ChoiceColumns) -> int | None:
+def _label(
+    fields: Fields, choices: Sequence[str], options: ChoiceColumns
+) -> int | None:
     column, kind = options.label_column, options.label_is
     value = fields.get(column, anything, None)
     if value is None or value == "":
         return None
     if kind == "text":
-        if value not in found:
-            raise wrong_type(value, column, f"one of the {len(found)} options")
-        return found.index(value)
-    first, last = (1, len(found)) if kind == "number" else (0, len(found) - 1)
+        if value not in choices:
+            raise wrong_type(value, column, f"one of the {len(choices)} options")
+        return choices.index(value)
+    first, last = (1, len(choices)) if kind == "number" else (0, len(choices) - 1)
     number = value
     if isinstance(value, str):
         name = value.strip()
@@ -224,7 +226,7 @@ def _label(fields: Fields, found: Sequence[str], options: ChoiceColumns) -> int 
 
 
 def _flag(value: Any, options: ChoiceColumns) -> bool:
-    said = str(value).strip().lower()
-    if value is not None and said not in (*_YES, *_NO):
+    flag = str(value).strip().lower()
+    if value is not None and flag not in (*_YES, *_NO):
         raise wrong_type(value, options.hard_column, "1 or 0, true or false")
-    return said in _YES
+    return flag in _YES

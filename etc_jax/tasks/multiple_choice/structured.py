@@ -1,30 +1,29 @@
-"""Questions with options, as structured inputs: those of WikiHop, with one document.
+"""Questions with options, as structured inputs.
 
-    long:    options, question, article
-    global:  one an option, one a token of the question, the article, its sentences
-
-The options are the candidates, and the article the only document: see
-`tasks.wikihop.inputs`. Sentences that do not fit are left out from the end.
+The options are the candidates, the question is the query, and the article the only
+document: see `datasets.choice_inputs`. Sentences that do not fit are left out from the
+end.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from etc_jax.data.text.sentences import split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.datasets import choice_inputs
+from etc_jax.datasets.choice_inputs import CandidateOptions, CandidatesWindow
+from etc_jax.datasets.paragraphs import by_lines
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import MAX_GLOBALS
 from etc_jax.tasks.multiple_choice.records import Record
-from etc_jax.tasks.paragraphs import by_lines
-from etc_jax.tasks.wikihop import inputs as wikihop_inputs, records as wikihop_records
-from etc_jax.tasks.wikihop.inputs import WikihopOptions, WikihopWindow
 
 SIZES = StructuredSizes(long_length=4096, global_length=430)
 # An article may have as many sentences as there are global tokens.
-_OPTIONS = WikihopOptions(max_sentences=MAX_GLOBALS)
+_OPTIONS = CandidateOptions(max_sentences=MAX_GLOBALS)
 
 
 def features(
@@ -34,8 +33,8 @@ def features(
     *,
     split_fn: Callable[[str], Sequence[str]] | None = None,
     official_quirks: bool = False,
-) -> list[WikihopWindow]:
-    """The one window of a record; `labels` has `candidate`, as of `WikihopWindow`.
+) -> list[CandidatesWindow]:
+    """The one window of a record; `labels` has `candidate`, as of `CandidatesWindow`.
 
     Args:
       record: the question.
@@ -46,26 +45,28 @@ def features(
       official_quirks: not for questions with options.
 
     Raises:
-      BadRecordError, ImportError, ValueError: as for `tasks.wikihop.inputs.features`;
+      BadRecordError, ImportError, ValueError: as for `choice_inputs.features`;
         ValueError if quirks are asked for.
     """
     refuse_quirks("a question with options", official_quirks)
     as_query = _as_query(record)
-    found = wikihop_inputs.features(
+    windows = choice_inputs.features(
         as_query, tokenizer, sizes, options=_OPTIONS, split_fn=split_fn or _sentences
     )
-    return [dataclasses.replace(window, record=record) for window in found]
+    return [dataclasses.replace(window, record=record) for window in windows]
 
 
-def _as_query(record: Record) -> wikihop_records.Record:
-    answer = None if record.label is None else record.options[record.label]
-    return wikihop_records.Record(
-        id=record.id,
-        query=record.question,
-        documents=(record.article,),
-        candidates=record.options,
-        answer=answer,
-        label=record.label,
+class _Query(NamedTuple):
+    id: str
+    query: str
+    documents: tuple[str, ...]
+    candidates: tuple[str, ...]
+    label: int | None
+
+
+def _as_query(record: Record) -> _Query:
+    return _Query(
+        record.id, record.question, (record.article,), record.options, record.label
     )
 
 
@@ -75,4 +76,4 @@ def _sentences(article: str) -> list[str]:
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off."""
-    return wikihop_inputs.whole_length(_as_query(record), tokenizer)
+    return choice_inputs.whole_length(_as_query(record), tokenizer)

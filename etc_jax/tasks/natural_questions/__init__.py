@@ -74,9 +74,9 @@ __all__ = [
 
 def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
     """The scores from which on answers count, officially those of the best F1."""
-    found = scoring.official_metrics(gold, content)
+    metrics = scoring.official_metrics(gold, content)
     names = ("long-best-threshold", "short-best-threshold")
-    return {name: found[name] for name in names}
+    return {name: metrics[name] for name in names}
 
 
 STRUCTURED = Form(

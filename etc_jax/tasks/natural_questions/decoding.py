@@ -95,13 +95,13 @@ def summarise(
     """
     n = len(windows[0].word) if windows else 0
     check_outputs(outputs._asdict(), windows, {"answer_type": (5,), "span": (n, 4)})
-    found, borders = [], None
+    summaries, borders = [], None
     for i, window in enumerate(windows):
         if borders is None or borders.record is not window.record:
             borders = _Borders(window.record)
         logits = outputs.answer_type[i], outputs.span[i]
-        found.append(_summary(window, *logits, borders, top, official_quirks))
-    return found
+        summaries.append(_summary(window, *logits, borders, top, official_quirks))
+    return summaries
 
 
 class _Borders:
@@ -132,7 +132,7 @@ class _Borders:
 
 
 def _summary(window, types, span, borders: _Borders, top: int, quirks: bool) -> Summary:
-    found: Summary = {
+    summary: Summary = {
         "id": window.record.id,
         "number": window.number,
         "count": window.count,
@@ -148,13 +148,13 @@ def _summary(window, types, span, borders: _Borders, top: int, quirks: bool) -> 
         best = np.argsort(-logits, kind="stable")[:top]
         best = best[allowed[best]]
         words = window.word[best].tolist()
-        places = [window.record.bytes_of((w, w + 1))[kind % 2] for w in words]
-        found[name] = [
-            list(x) for x in zip(logits[best].tolist(), words, places, strict=True)
+        offsets = [window.record.bytes_of((w, w + 1))[kind % 2] for w in words]
+        summary[name] = [
+            list(x) for x in zip(logits[best].tolist(), words, offsets, strict=True)
         ]
-    begins, ends = ([w for _, w, _ in found[x]] for x in ("long_begin", "long_end"))
-    found["candidates"] = [] if quirks else borders.spans(begins, ends)
-    return found
+    begins, ends = ([w for _, w, _ in summary[x]] for x in ("long_begin", "long_end"))
+    summary["candidates"] = [] if quirks else borders.spans(begins, ends)
+    return summary
 
 
 # --- pooling --------------------------------------------------------------------------
@@ -209,23 +209,27 @@ def pool(
         max_short_words = (
             OFFICIAL_MAX_SHORT_WORDS if official_quirks else MAX_SHORT_WORDS
         )
-    places = {
+    boundaries = {
         name: _places(summaries, i, official_quirks) for i, name in enumerate(PLACES)
     }
     if official_quirks:
-        return _official_pool(summaries, places, mode, max_short_words)
+        return _official_pool(summaries, boundaries, mode, max_short_words)
     spans = sorted({tuple(c) for s in summaries for c in s["candidates"]})
     prediction = dict(NO_ANSWER)
-    if long := best_candidate(places["long_begin"], places["long_end"], spans):
+    if long := best_candidate(boundaries["long_begin"], boundaries["long_end"], spans):
         prediction |= _named("long", long.span, long.bytes, long.score)
     within = tuple(prediction["long"]) if mode == EXHAUSTIVE and long else None
     if short := best_short(
-        places["short_begin"], places["short_end"], mode, max_short_words, within
+        boundaries["short_begin"],
+        boundaries["short_end"],
+        mode,
+        max_short_words,
+        within,
     ):
         prediction |= _named("short", short.span, short.bytes, short.score)
-    if long and (said := _yes_no(summaries[long.window]["type"])):
+    if long and (yes_no := _yes_no(summaries[long.window]["type"])):
         prediction |= _named("short", _NO_SPAN, _NO_SPAN, long.score)
-        prediction["yes_no"] = said
+        prediction["yes_no"] = yes_no
     return prediction
 
 
@@ -247,7 +251,7 @@ def _places(
     summaries: Sequence[Summary], kind: int, quirks: bool
 ) -> list[SpanBoundary]:
     """Every place of a kind, best first; of equal ones the one seen first."""
-    found = []
+    boundaries = []
     for window, summary in enumerate(summaries):
         cls = summary["cls"][kind]
         if quirks and not cls:
@@ -257,8 +261,8 @@ def _places(
             )
         for logit, word, byte in summary[PLACES[kind]]:
             score = logit / cls if quirks else logit - cls
-            found.append(SpanBoundary(score, word, byte, window))
-    return sorted(found, key=lambda p: -p.score)
+            boundaries.append(SpanBoundary(score, word, byte, window))
+    return sorted(boundaries, key=lambda p: -p.score)
 
 
 def _yes_no(types: Sequence[float]) -> str | None:
@@ -277,17 +281,19 @@ def _named(name: str, span, span_bytes, score: float) -> Prediction:
     }
 
 
-def _official_pool(summaries, places, mode: str, max_short_words: int) -> Prediction:
+def _official_pool(
+    summaries, boundaries, mode: str, max_short_words: int
+) -> Prediction:
     short, long = official_spans(
-        *(places[name] for name in PLACES), mode, max_short_words
+        *(boundaries[name] for name in PLACES), mode, max_short_words
     )
     prediction = dict(NO_ANSWER)
     prediction |= _named("long", long.span, long.bytes, long.score)
     prediction |= _named("short", short.span, short.bytes, short.score)
-    said = int(np.argmax(summaries[-1]["type"]))
-    if said in (YES, NO):
+    answer_type = int(np.argmax(summaries[-1]["type"]))
+    if answer_type in (YES, NO):
         prediction |= _named("short", _NO_SPAN, _NO_SPAN, short.score)
-        prediction["yes_no"] = "yes" if said == YES else "no"
+        prediction["yes_no"] = "yes" if answer_type == YES else "no"
     return prediction
 
 
@@ -326,7 +332,7 @@ def official_gold(record: Record) -> dict[str, Any] | None:
     """What scoring needs of a record, officially; None without annotations."""
     if record.annotations is None:
         return None
-    said = [
+    annotations = [
         {
             "long_answer": _span_of(record, a.long),
             "short_answers": [_span_of(record, span) for span in a.short],
@@ -334,14 +340,14 @@ def official_gold(record: Record) -> dict[str, Any] | None:
         }
         for a in record.annotations
     ]
-    return {"example_id": record.id, "annotations": said}
+    return {"example_id": record.id, "annotations": annotations}
 
 
 def unread_gold(name: str) -> dict[str, Any]:
     """Of a record that could not be read, officially: all annotators gave answers."""
     span = _offsets((0, 1), (0, 1))
-    said = {"long_answer": span, "short_answers": [span], "yes_no_answer": "NONE"}
-    return {"example_id": name, "annotations": [said] * ENOUGH_ANNOTATORS}
+    annotation = {"long_answer": span, "short_answers": [span], "yes_no_answer": "NONE"}
+    return {"example_id": name, "annotations": [annotation] * ENOUGH_ANNOTATORS}
 
 
 def _span_of(record: Record, span) -> dict[str, int]:

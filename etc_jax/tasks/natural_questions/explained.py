@@ -110,13 +110,13 @@ def _gold_answer(record: Record) -> str | None:
     """The short answers of all annotators; "" if none gave one."""
     if record.annotations is None:
         return None
-    said = [
+    answers = [
         ", ".join(_text(record, span) for span in x.short)
         if x.yes_no == "none"
         else x.yes_no
         for x in record.annotations
     ]
-    return any_of(said)
+    return any_of(answers)
 
 
 def _parts(record: Record, long: Span) -> list[Span]:

@@ -64,11 +64,11 @@ class NaturalQuestionsOptions(WindowOptions):
 
     def shaping(self, sizes: StructuredSizes) -> dict[str, Any]:
         """See `InputOptions.shaping`."""
-        found = super().shaping(sizes)
+        fields = super().shaping(sizes)
         if not self.flat and self.tokens_per_block is None:
             # Paragraphs that have no room share a global token.
-            found["global_length"] = sizes.global_length
-        return found
+            fields["global_length"] = sizes.global_length
+        return fields
 
 
 def features(

@@ -22,11 +22,11 @@ class WindowLabel(NamedTuple):
 
     Attributes:
       type: one of NULL, YES, NO, LONG, SHORT.
-      places: long tokens, in the order of `PLACES`; 0 for an end that is not there.
+      boundaries: long tokens, in the order of `PLACES`; 0 for an end that is not there.
     """
 
     type: int
-    places: tuple[int, int, int, int]
+    boundaries: tuple[int, int, int, int]
 
 
 def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
@@ -46,8 +46,8 @@ def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
     if len(short) >= enough:
         return min(short, key=lambda a: len(a.short) > 1)
     if len(long) >= enough:
-        found = min(long, key=lambda a: a.has_short)
-        return Annotation(found.long, (), "none")
+        annotation = min(long, key=lambda a: a.has_short)
+        return Annotation(annotation.long, (), "none")
     return Annotation(None, (), "none")
 
 
@@ -75,17 +75,17 @@ def visible_label(
       shift: from a piece of the article to its place in the window.
     """
 
-    def places(span: Span | None) -> tuple[int, int]:
+    def positions(span: Span | None) -> tuple[int, int]:
         if span is None:
             return 0, 0
         # Words without a piece are passed over.
         first = int(np.searchsorted(words, span[0]))
         last = int(np.searchsorted(words, span[1])) - 1
         ends = (first, last) if first <= last else (-1, -1)
-        found = [i + shift if part[0] <= i < part[1] else 0 for i in ends]
-        return found[0], found[1]
+        start, stop = (i + shift if part[0] <= i < part[1] else 0 for i in ends)
+        return start, stop
 
-    long, short = places(annotation.long), places(short_span(annotation))
+    long, short = positions(annotation.long), positions(short_span(annotation))
     if not all(short) or annotation.yes_no in WORDS:
         short = (0, 0)
     kind = NULL
@@ -104,17 +104,17 @@ def official_label(annotation: Annotation, word: np.ndarray) -> WindowLabel:
       word: int `[n]`, word of each long token; -1 for none.
     """
 
-    def place(wanted: int, index: int) -> int:
-        found = np.flatnonzero(word == wanted)
-        return int(found[index]) if len(found) else 0
+    def position(wanted: int, index: int) -> int:
+        matches = np.flatnonzero(word == wanted)
+        return int(matches[index]) if len(matches) else 0
 
-    def places(spans: Sequence[Span]) -> tuple[int, int]:
+    def ends(spans: Sequence[Span]) -> tuple[int, int]:
         if not spans:
             return 0, 0
-        return place(spans[0][0], 0), place(spans[-1][1] - 1, -1)
+        return position(spans[0][0], 0), position(spans[-1][1] - 1, -1)
 
-    long = places([annotation.long] if annotation.long else [])
-    short = places(annotation.short)
+    long = ends([annotation.long] if annotation.long else [])
+    short = ends(annotation.short)
     kind = NULL
     if annotation.yes_no in WORDS:
         kind = WORDS[annotation.yes_no]

@@ -196,7 +196,7 @@ def _candidates(fields: Fields, most: int) -> tuple[tuple[Span, ...], tuple[bool
 def _annotations(fields: Fields, most: int) -> tuple[Annotation, ...] | None:
     if "annotations" not in fields:
         return None
-    found = []
+    annotations = []
     for number, value in enumerate(fields.get("annotations", LIST)):
         what = f"annotations[{number}]"
         inner = Fields(value, what)
@@ -208,8 +208,8 @@ def _annotations(fields: Fields, most: int) -> tuple[Annotation, ...] | None:
                 "wrong value", f"{what} has yes_no_answer {yes_no!r}, expected {YES_NO}"
             )
         long = _span(inner.get("long_answer", anything), f"{what}.long_answer", most)
-        found.append(Annotation(long, tuple(filter(None, short)), yes_no))
-    return tuple(found) or None
+        annotations.append(Annotation(long, tuple(filter(None, short)), yes_no))
+    return tuple(annotations) or None
 
 
 def _span(value: Any, what: str, most: int) -> Span | None:
@@ -247,13 +247,13 @@ def _note_oddities(record: Record, value: dict, note: Note) -> None:
 
 def top_spans(record: Record) -> list[tuple[int, Span]]:
     """(index, span) of the top-level candidates, in order; one that overlaps is out."""
-    found: list[tuple[int, Span]] = []
+    tops: list[tuple[int, Span]] = []
     pairs = zip(record.candidates, record.top_level, strict=True)
     chosen = [(span, i) for i, (span, top) in enumerate(pairs) if top]
     for span, i in sorted(chosen):
-        if not found or found[-1][1][1] <= span[0]:
-            found.append((i, span))
-    return found
+        if not tops or tops[-1][1][1] <= span[0]:
+            tops.append((i, span))
+    return tops
 
 
 def _note_bytes(record: Record, value: dict, note: Note) -> None:

@@ -55,9 +55,9 @@ def best_candidate(
         begin, end = begin_at.get(first), end_at.get(stop - 1)
         if begin is None or end is None:
             continue
-        found = _span(begin, end)._replace(bytes=(first_byte, stop_byte))
-        if best is None or found.score > best.score:
-            best = found
+        candidate = _span(begin, end)._replace(bytes=(first_byte, stop_byte))
+        if best is None or candidate.score > best.score:
+            best = candidate
     return best
 
 
@@ -82,13 +82,15 @@ def best_short(
     ends = _inside(_best_by_word(ends), low, high)
     if mode == DISJOINT:
         begins, ends = begins[:1], ends[:1]
-    by_word = sorted(ends, key=lambda place: place.word)
-    words = [place.word for place in by_word]
+    by_word = sorted(ends, key=lambda boundary: boundary.word)
+    words = [boundary.word for boundary in by_word]
     best: FoundSpan | None = None
     for begin in begins:
         first = bisect.bisect_left(words, begin.word)
         stop = bisect.bisect_left(words, begin.word + max_words)
-        end = max(by_word[first:stop], key=lambda place: place.score, default=None)
+        end = max(
+            by_word[first:stop], key=lambda boundary: boundary.score, default=None
+        )
         if end is not None and (best is None or begin.score + end.score > best.score):
             best = _span(begin, end)
         if best is not None and mode == JOINT:
@@ -96,27 +98,27 @@ def best_short(
     return best
 
 
-def _best_by_word(places: Sequence[SpanBoundary]) -> dict[int, SpanBoundary]:
+def _best_by_word(boundaries: Sequence[SpanBoundary]) -> dict[int, SpanBoundary]:
     """The best place of each word, in order; pieces and windows share words."""
-    found: dict[int, SpanBoundary] = {}
-    for place in places:
-        found.setdefault(place.word, place)
-    return found
+    best: dict[int, SpanBoundary] = {}
+    for boundary in boundaries:
+        best.setdefault(boundary.word, boundary)
+    return best
 
 
 def _inside(
-    places: dict[int, SpanBoundary], low: float, high: float
+    boundaries: dict[int, SpanBoundary], low: float, high: float
 ) -> list[SpanBoundary]:
-    return [place for word, place in places.items() if low <= word < high]
+    return [boundary for word, boundary in boundaries.items() if low <= word < high]
 
 
 def _span(begin: SpanBoundary, end: SpanBoundary) -> FoundSpan:
-    known = begin.byte >= 0 and end.byte >= 0
+    has_bytes = begin.byte >= 0 and end.byte >= 0
     return FoundSpan(
         (begin.word, end.word + 1),
-        (begin.byte, end.byte) if known else (-1, -1),
+        (begin.byte, end.byte) if has_bytes else (-1, -1),
         begin.score + end.score,
-        max(begin, end, key=lambda place: place.score).window,
+        max(begin, end, key=lambda boundary: boundary.score).window,
     )
 
 
@@ -149,12 +151,12 @@ def official_spans(
     far = float("inf")
     short, long = (short_begins, short_ends), (long_begins, long_ends)
     if mode == EXHAUSTIVE:
-        found = _exhaustive(*long, far)
+        long_span = _exhaustive(*long, far)
         inside = [
-            [p for p in places if found.span[0] <= p.word < found.span[1]]
-            for places in short
+            [p for p in boundaries if long_span.span[0] <= p.word < long_span.span[1]]
+            for boundaries in short
         ]
-        return _exhaustive(*inside, max_short_words), found
+        return _exhaustive(*inside, max_short_words), long_span
     if mode == DISJOINT:
         return _ordered(*short, 0), _ordered(*long, 0)
     return _ordered(*short, max_short_words), _ordered(*long, far)
@@ -185,6 +187,6 @@ def _exhaustive(
         for end in ends
         if 0 <= end.word - begin.word < most
     )
-    found = [pair for pair in pairs if pair.score >= 0]
+    spans = [pair for pair in pairs if pair.score >= 0]
     nothing = _span(_NOWHERE, _NOWHERE)
-    return max(found, key=lambda pair: pair.score, default=nothing)
+    return max(spans, key=lambda pair: pair.score, default=nothing)

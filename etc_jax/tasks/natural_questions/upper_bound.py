@@ -35,26 +35,31 @@ def agreed(record: Record) -> Record:
 def why_lost(windows: Sequence[ArticleWindow], prediction: Prediction) -> Iterator[str]:
     """Why a record's prediction is not its gold answer."""
     record = windows[0].record
-    said = chosen_annotation(record.annotations or ())
-    found = scoring.official_metrics(
+    annotation = chosen_annotation(record.annotations or ())
+    metrics = scoring.official_metrics(
         [official_gold(record)], official({record.id: prediction})
     )
-    if said.long and not found["long-answer-recall"]:
-        reason = _unseen(record, said.long) or f"prediction is {prediction['long']}"
-        if said.long not in record.candidates:
+    if annotation.long and not metrics["long-answer-recall"]:
+        span = annotation.long
+        reason = _unseen(record, span) or f"prediction is {prediction['long']}"
+        if span not in record.candidates:
             reason = "it is no candidate"
-        yield f"long answer, words {list(said.long)}: {reason}"
-    if said.has_short and not found["short-answer-recall"]:
-        answer = said.yes_no if said.yes_no != "none" else [list(s) for s in said.short]
-        yield f"short answer {answer}: {_short_reason(record, said, prediction)}"
+        yield f"long answer, words {list(span)}: {reason}"
+    if annotation.has_short and not metrics["short-answer-recall"]:
+        answer = annotation.yes_no
+        if answer == "none":
+            answer = [list(s) for s in annotation.short]
+        yield f"short answer {answer}: {_short_reason(record, annotation, prediction)}"
 
 
-def _short_reason(record: Record, said: Annotation, prediction: Prediction) -> str:
-    if said.yes_no != "none":
+def _short_reason(
+    record: Record, annotation: Annotation, prediction: Prediction
+) -> str:
+    if annotation.yes_no != "none":
         return "the long answer, which would show why, is not found"
-    if len(said.short) > 1:
+    if len(annotation.short) > 1:
         return "of several spans, where one can be said"
-    start, stop = span = short_span(said)
+    start, stop = span = short_span(annotation)
     if stop - start > MAX_SHORT_WORDS:
         return f"{stop - start} words, where {MAX_SHORT_WORDS} are the most"
     if reason := _unseen(record, span):

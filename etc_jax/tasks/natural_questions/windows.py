@@ -134,9 +134,9 @@ class ArticleWindows:
         question, *pieces = encode(tokenizer, [record.question, *surfaces])
         self.question = question.ids[: options.question_tokens]
         self._cut = too_long(questions=(len(question), options.question_tokens))
-        known = dict(zip(surfaces, (p.ids for p in pieces), strict=True))
+        ids_of = dict(zip(surfaces, (p.ids for p in pieces), strict=True))
         spans = _listed_tops(record) if official_quirks else top_spans(record)
-        self.article = _article(record, spans, known, tags)
+        self.article = _article(record, spans, ids_of, tags)
         annotations = record.annotations or ()
         self._annotation = annotations[0] if annotations else None
         if not official_quirks:
@@ -183,7 +183,7 @@ class ArticleWindows:
         label = self._label(start, start + len(ids), before, word)
         share = self._share(label)
         labels = {"answer_type": label.type}
-        labels |= dict(zip(PLACES, label.places, strict=True))
+        labels |= dict(zip(PLACES, label.boundaries, strict=True))
         return ArticleSlice(ids, candidate, before + len(ids) + 1), {
             "record": self._record,
             "labels": {k: np.array(x, np.int32) for k, x in labels.items()},
@@ -240,7 +240,7 @@ def _listed_tops(record: Record) -> list[tuple[int, Span]]:
 def _article(
     record: Record,
     spans: list[tuple[int, Span]],
-    known: dict[str, list[int]],
+    ids_of: dict[str, list[int]],
     tags: tuple[int, int],
 ) -> Article:
     ids: list[int] = []
@@ -250,9 +250,9 @@ def _article(
         for number in range(start, stop):
             word = record.words[number]
             html = record.is_html[number]
-            found = [tags[word.startswith("</")]] if html else known[word]
-            ids += found
-            lengths.append(len(found))
+            of_word = [tags[word.startswith("</")]] if html else ids_of[word]
+            ids += of_word
+            lengths.append(len(of_word))
         of_words.append(np.arange(start, stop, dtype=np.int32))
         of_candidates.append(np.full(stop - start, index, np.int32))
     if not ids:

@@ -46,17 +46,17 @@ def best_phrases(
       most: phrases.
     """
     n = logits.shape[1]
-    found: dict[str, None] = {}
+    phrases: dict[str, None] = {}
     # Stable: of equal ones the shorter, then the earlier.
-    for place in np.argsort(-logits, axis=None, kind="stable")[:MAX_RUNS].tolist():
-        length, start = place // n + 1, place % n
-        if logits[length - 1, start] <= NO_NGRAM or len(found) == most:
+    for index in np.argsort(-logits, axis=None, kind="stable")[:MAX_RUNS].tolist():
+        length, start = index // n + 1, index % n
+        if logits[length - 1, start] <= NO_NGRAM or len(phrases) == most:
             break
         run = words[start : start + length]
         phrase = " ".join(run).lower()
         if len(run) == length and phrase.strip():
-            found[phrase] = None
-    return [phrase.split(" ") for phrase in found]
+            phrases[phrase] = None
+    return [phrase.split(" ") for phrase in phrases]
 
 
 def official(predictions: Mapping[str, Sequence[Phrase]]) -> list[dict[str, Any]]:
@@ -88,14 +88,14 @@ def gold_outputs(windows: Sequence[PageWindow]) -> np.ndarray:
     logits = np.full((len(windows), MAX_WORDS, n), NO_NGRAM, np.float32)
     for row, window in zip(logits, windows, strict=True):
         labels = zip(window.labels["start"], window.labels["length"], strict=True)
-        for place, (start, length) in enumerate(labels):
+        for rank, (start, length) in enumerate(labels):
             if 0 < length <= MAX_WORDS:
-                row[length - 1, start] = SURE - place
+                row[length - 1, start] = SURE - rank
     return logits
 
 
 def why_lost(
-    windows: Sequence[PageWindow], given: Sequence[Sequence[str]]
+    windows: Sequence[PageWindow], prediction: Sequence[Sequence[str]]
 ) -> Iterator[str]:
     """Why keyphrases of a page are not in its prediction, one reason each.
 
@@ -103,7 +103,7 @@ def why_lost(
     Precision is divided by k whatever the number of keyphrases.
     """
     [window] = windows
-    predicted = scoring.normalised(given)
+    predicted = scoring.normalised(prediction)
     for phrase in scoring.normalised(window.record.keyphrases or ()):
         if phrase not in predicted:
             yield f"{phrase!r} {_reason(phrase, window)}"
@@ -114,8 +114,8 @@ def _reason(phrase: str, window: PageWindow) -> str:
     if len(phrase.split(" ")) > MAX_WORDS:
         return f"has more than {MAX_WORDS} words"
     if not find_occurrences([[phrase]], words, record.elements):
-        there = f" {phrase} " in f" {record.text.lower()} "
-        return "is in no element as a whole" if there else "is not in the text"
+        is_in_text = f" {phrase} " in f" {record.text.lower()} "
+        return "is in no element as a whole" if is_in_text else "is not in the text"
     fit = record.elements[: window.num_elements]
     if not find_occurrences([[phrase]], words, fit):
         return "did not fit into the input"

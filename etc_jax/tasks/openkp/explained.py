@@ -56,11 +56,11 @@ def explain(
     """
     del setting
     every = keyphrases(logits, windows)
-    found = []
+    explanations = []
     for row, window, phrases in zip(logits, windows, every, strict=True):
         record, candidates = window.record, _candidates(row, window, phrases)
         gold = record.keyphrases
-        found.append(
+        explanations.append(
             Explained(
                 record.id,
                 "Which phrases is this page about?",
@@ -72,7 +72,7 @@ def explain(
                 wording=WORDING,
             )
         )
-    return found
+    return explanations
 
 
 def _listed(phrases: Sequence[Sequence[str]]) -> str:
@@ -87,8 +87,8 @@ def _candidates(
     gold = {*normalised(window.record.keyphrases or ())}
     candidates = []
     for phrase in phrases:
-        [places] = find_occurrences([phrase], window.words, whole)
-        total = float(np.sum(probabilities[places.length - 1, places.starts]))
+        [occurrences] = find_occurrences([phrase], window.words, whole)
+        total = float(np.sum(probabilities[occurrences.length - 1, occurrences.starts]))
         is_gold = bool({*normalised([phrase])} & gold)
         candidates.append(Candidate(" ".join(phrase), total, is_gold))
     return tuple(candidates)
@@ -100,10 +100,11 @@ def _page(record: Record, phrases: Sequence[Phrase]) -> ExplainedDocument:
     for (start, stop), look in zip(
         record.elements.tolist(), record.features, strict=True
     ):
-        own = words[start:stop]
-        places = list(_places(own, phrases))
-        marks, ranks = tuple(x for x, _ in places), tuple(x for _, x in places)
-        text = " ".join(own)
+        element = words[start:stop]
+        occurrences = list(_places(element, phrases))
+        marks = tuple(mark for mark, _ in occurrences)
+        ranks = tuple(rank for _, rank in occurrences)
+        text = " ".join(element)
         box = _box(look) if text.strip() else None
         passages.append(Passage(text, marks=marks, ranks=ranks, box=box))
     boxes = [passage.box for passage in passages if passage.box is not None]
@@ -138,8 +139,9 @@ def _places(
     whole = np.array([[0, len(words)]])
     ranks: list[Ranks] = [()] * len(words)
     for rank, phrase in enumerate(phrases, start=1):
-        for places in find_occurrences([phrase], words, whole):
-            for word in {s + i for s in places.starts for i in range(places.length)}:
+        for occurrences in find_occurrences([phrase], words, whole):
+            length = occurrences.length
+            for word in {s + i for s in occurrences.starts for i in range(length)}:
                 ranks[word] += (rank,)
     stop = -1
     for of_run, run in itertools.groupby(range(len(words)), ranks.__getitem__):

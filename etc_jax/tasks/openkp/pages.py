@@ -114,18 +114,18 @@ def read_page(
     elements = elements[:number]
     stop = int(elements[-1, 1])
     words, lengths = words[:stop], lengths[:stop]
-    kept = np.ones(stop, bool) if official_quirks else lengths > 0
-    if np.sum(kept) > room:
+    keeps = np.ones(stop, bool) if official_quirks else lengths > 0
+    if np.sum(keeps) > room:
         raise BadRecordError(
             "too large",
-            f"{record.id!r}: {np.sum(kept)} words, but there is room for {room}",
+            f"{record.id!r}: {np.sum(keeps)} words, but there is room for {room}",
         )
-    place = np.concatenate([[0], np.cumsum(kept)])
+    new_index = np.concatenate([[0], np.cumsum(keeps)])
     return Page(
         ids=np.concatenate([np.zeros(0, np.int32), *ids[:stop]]),
-        word=np.repeat(place[:-1], lengths),
-        words=[word for word, keep in zip(words, kept, strict=True) if keep],
-        elements=place[elements],
+        word=np.repeat(new_index[:-1], lengths),
+        words=[word for word, keep in zip(words, keeps, strict=True) if keep],
+        elements=new_index[elements],
         pieces=np.diff(pieces[elements], axis=1)[:, 0],
     )
 
@@ -223,35 +223,35 @@ def find_occurrences(
     phrases = dict.fromkeys(" ".join(p).lower().strip() for p in keyphrases)
     wanted = [tuple(phrase.split(" ")) for phrase in phrases if phrase]
     lower = [word.lower() for word in words[: elements[-1, 1]]]
-    places: dict[str, list[int]] = {phrase[0]: [] for phrase in wanted}
+    starts_of: dict[str, list[int]] = {phrase[0]: [] for phrase in wanted}
     for i, word in enumerate(lower):
-        if word in places:
-            places[word].append(i)
+        if word in starts_of:
+            starts_of[word].append(i)
     end = np.repeat(elements[:, 1], np.diff(elements, axis=1)[:, 0])
-    found = []
+    occurrences = []
     for phrase in wanted:
         k = len(phrase)
         if longest is not None and k > longest:
             continue
-        starts = list(_starts(phrase, places[phrase[0]], lower, end))
+        starts = list(_starts(phrase, starts_of[phrase[0]], lower, end))
         if starts:
-            found.append(Occurrences(k, starts))
-    return found[:MAX_KEYPHRASES]
+            occurrences.append(Occurrences(k, starts))
+    return occurrences[:MAX_KEYPHRASES]
 
 
-def _starts(phrase, places, lower, end) -> Iterator[int]:
+def _starts(phrase, candidates, lower, end) -> Iterator[int]:
     k = len(phrase)
-    for i in places:
+    for i in candidates:
         if i + k <= end[i] and tuple(lower[i : i + k]) == phrase:
             yield i
 
 
 def _labels(occurrences: Sequence[Occurrences], n: int) -> dict[str, np.ndarray]:
-    places = np.zeros(n, np.uint8)
+    bits = np.zeros(n, np.uint8)
     for p, phrase in enumerate(occurrences):
-        places[phrase.starts] |= np.uint8(1 << p)
+        bits[phrase.starts] |= np.uint8(1 << p)
     return {
         "start": filled(MAX_KEYPHRASES, -1, [o.starts[0] for o in occurrences]),
         "length": filled(MAX_KEYPHRASES, -1, [o.length for o in occurrences]),
-        "occurrences": places,
+        "occurrences": bits,
     }

@@ -188,13 +188,13 @@ def _elements(nodes: Sequence[Fields], text: str, url: str) -> np.ndarray:
     for i, node in enumerate(nodes):
         try:
             start, end = (node.get(key, _WORD) for key in ("start_idx", "end_idx"))
-            own = node.get("text", STRING)
+            element = node.get("text", STRING)
         except BadRecordError as e:
             raise e.at(repr(url)) from e
-        if start != last or " ".join(words[start:end]) != own or end < start:
+        if start != last or " ".join(words[start:end]) != element or end < start:
             raise BadRecordError(
                 "VDOM does not tile the text",
-                f"{url!r}: element {i} is {own[:40]!r} at words {start} to {end}; "
+                f"{url!r}: element {i} is {element[:40]!r} at words {start} to {end}; "
                 f"expected what stands there, from word {last} on",
             )
         elements.append((start, end))

@@ -61,7 +61,7 @@ def visual_arrays(features: np.ndarray, g: int) -> dict[str, np.ndarray]:
       the padding.
     """
     font = _NAMES.index("font_size")
-    found = {
+    arrays = {
         "font": font_ids(features[:, font]),
         "parent_font": font_ids(features[:, font + len(FEATURES)]),
         "flags": flags(features),
@@ -69,5 +69,5 @@ def visual_arrays(features: np.ndarray, g: int) -> dict[str, np.ndarray]:
     }
     return {
         name: np.pad(x, [(0, g - len(x)), *[(0, 0)] * (x.ndim - 1)])
-        for name, x in found.items()
+        for name, x in arrays.items()
     }

@@ -105,32 +105,30 @@ def official(predictions: Mapping[str, Encoded | None]) -> dict[str, Any]:
       several equal queries is right for all. One with the same score as a right one
       comes before it, so that vectors that are all the same find nothing.
     """
-    given = {name: p for name, p in predictions.items() if p is not None}
+    answered = {name: p for name, p in predictions.items() if p is not None}
     nothing = {"rank": None, "passages": []}
-    found: dict[str, Any] = {name: dict(nothing) for name in predictions}
+    rankings: dict[str, Any] = {name: dict(nothing) for name in predictions}
     passages: dict[str, str] = {}
     right_of: dict[str, set[str]] = {}
-    for p in given.values():
+    for p in answered.values():
         passages |= p["passages"]
         right = right_of.setdefault(p["key"], set())
         right |= {*list(p["passages"])[: int(p["has_passage"])]}
     keys = list(passages)
     if not keys:
-        return found
-    matrix, place = (
-        _vectors(list(passages.values())),
-        {k: i for i, k in enumerate(keys)},
-    )
-    names = list(given)
+        return rankings
+    matrix = _vectors(list(passages.values()))
+    column = {key: i for i, key in enumerate(keys)}
+    names = list(answered)
     for start in range(0, len(names), _ROWS):
         part = names[start : start + _ROWS]
-        scores = _vectors([given[name]["query"] for name in part]) @ matrix.T
+        scores = _vectors([answered[name]["query"] for name in part]) @ matrix.T
         for name, row in zip(part, scores, strict=True):
-            right = [place[key] for key in right_of[given[name]["key"]]]
+            right = [column[key] for key in right_of[answered[name]["key"]]]
             order = np.argsort(-row, kind="stable")[:LISTED]
             best = [[keys[i], float(row[i])] for i in order]
-            found[name] = {"rank": _rank(row, right), "passages": best}
-    return found
+            rankings[name] = {"rank": _rank(row, right), "passages": best}
+    return rankings
 
 
 def _rank(scores: np.ndarray, right: Sequence[int]) -> int | None:
@@ -147,14 +145,14 @@ def official_gold(record: Record) -> dict[str, Any] | None:
     return None if record.passage is None else {"id": record.id}
 
 
-def score(gold: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> Scores:
+def score(gold: Sequence[Mapping[str, Any]], rankings: Mapping[str, Any]) -> Scores:
     """See `scoring.retrieval.score`.
 
     Args:
       gold: of `official_gold`.
-      found: of `official`.
+      rankings: of `official`.
     """
-    ranks = {name: x["rank"] for name, x in found.items()}
+    ranks = {name: x["rank"] for name, x in rankings.items()}
     return scoring.score([x["id"] for x in gold], ranks)
 
 

@@ -34,7 +34,7 @@ def explain(
     """
     del setting
     check_vectors(outputs, windows)
-    found = []
+    explanations = []
     for window, query, passage, negatives in zip(windows, *outputs, strict=True):
         record = window.record
         texts, vectors = [*record.negatives[: len(negatives)]], [*negatives]
@@ -57,7 +57,7 @@ def explain(
             )
             for i, (text, score) in enumerate(zip(texts, scores, strict=True))
         )
-        found.append(
+        explanations.append(
             Explained(
                 record.id,
                 record.query,
@@ -68,4 +68,4 @@ def explain(
                 wording=WORDING,
             )
         )
-    return found
+    return explanations

@@ -73,13 +73,13 @@ def features(
         quirks are asked for.
     """
     refuse_quirks("retrieval", official_quirks)
-    n, kept = sizes.input_length, record.negatives[: options.num_negatives]
+    n, negatives = sizes.input_length, record.negatives[: options.num_negatives]
     if n <= _NUM_SPECIAL:
         raise ValueError(f"input_length is {n}; expected {_NUM_SPECIAL + 1} or more")
-    passages = [record.passage or "", *kept]
+    passages = [record.passage or "", *negatives]
     query, *others = (
-        [tokenizer.special_id("cls"), *found.ids, tokenizer.special_id("sep")]
-        for found in encode(tokenizer, [record.query, *passages])
+        [tokenizer.special_id("cls"), *encoded.ids, tokenizer.special_id("sep")]
+        for encoded in encode(tokenizer, [record.query, *passages])
     )
     texts = [record.query, *(x for x in passages if x)]
     for text, ids in zip(texts, [query, *others], strict=False):

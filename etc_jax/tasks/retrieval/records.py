@@ -122,10 +122,10 @@ def parse(value: Any, note: Note, *, options: RetrievalOptions = OPTIONS) -> Rec
         that its paragraph does not answer.
     """
     if isinstance(value, dict) and "context" in value:
-        found = squad.parse(value, note)
-        if found.answers == ():
-            raise PassedOverError("question without an answer", repr(found.id))
-        return Record(found.id, found.question, found.context)
+        question = squad.parse(value, note)
+        if question.answers == ():
+            raise PassedOverError("question without an answer", repr(question.id))
+        return Record(question.id, question.question, question.context)
     row = row_of(value, note)
     fields = Fields(row.values)
     query = fields.text(options.query_column)

@@ -185,7 +185,7 @@ class BatchStream(Iterator[dict[str, Any]]):
         return bool(documents)
 
     def _read_block(self) -> list[TokenizedDocument]:
-        kept: list[TokenizedDocument] = []
+        documents: list[TokenizedDocument] = []
         tokens = 0
         while tokens < self._block_tokens:
             document = next(self._stream, None)
@@ -198,9 +198,9 @@ class BatchStream(Iterator[dict[str, Any]]):
                 at.documents_dropped += 1
                 at.tokens_dropped += length
             else:
-                kept.append(document)
+                documents.append(document)
                 tokens += length
-        return kept
+        return documents
 
     def _set_block(self, documents: list[TokenizedDocument]) -> None:
         """Packs some documents; a function of them and of the number of the block."""
@@ -294,10 +294,10 @@ def stream_batches(
     """
     shares = shares or masking.MaskingShares()
     check_shares(sizes, shares, options.get("global_tokens"))
-    if ids.vocab_size != (known := _vocab_size(name, split)):
+    if ids.vocab_size != (vocab_size := _vocab_size(name, split)):
         raise ValueError(
             f"ids are of a vocabulary of {ids.vocab_size}, but {name!r} has one of "
-            f"{known}; use the tokenizer of the Tasks"
+            f"{vocab_size}; use the tokenizer of the Tasks"
         )
     return stream_rows(
         name,

@@ -95,8 +95,8 @@ class CachedWindows(seqio.DataSource):
             return windows.read(cache, int(number))
 
         def read(number: tf.Tensor) -> dict[str, tf.Tensor]:
-            found = tf.numpy_function(arrays, [number], _TYPES, stateful=False)
-            return dict(zip(PackedWindow._fields, map(_vector, found), strict=True))
+            packed = tf.numpy_function(arrays, [number], _TYPES, stateful=False)
+            return dict(zip(PackedWindow._fields, map(_vector, packed), strict=True))
 
         return numbers.map(read, num_parallel_calls=tf.data.AUTOTUNE)
 
@@ -132,9 +132,9 @@ class Denoise:
                     f"registered for {length} tokens, and what is cut would lose its "
                     f"last token; ask for {length}, or register it for {room}"
                 )
-        found = seqio.map_over_dataset(self._drawn, num_seeds=1)(dataset)
+        drawn = seqio.map_over_dataset(self._drawn, num_seeds=1)(dataset)
         # Of a window that is left out both are empty.
-        return found.filter(lambda example: tf.size(example[TARGETS]) > 0)
+        return drawn.filter(lambda example: tf.size(example[TARGETS]) > 0)
 
     def _count_left_out(self) -> None:
         self._left_out += 1
@@ -153,12 +153,14 @@ class Denoise:
                 self._count_left_out()
                 return Corrupted(*np.zeros((2, 0), np.int32))
             rng = masking.generator(int(first), 0, int(second))
-            found, _ = self._rows.example(window, rng)
-            return found
+            corrupted, _ = self._rows.example(window, rng)
+            return corrupted
 
-        given = [*seed, *(window[name] for name in PackedWindow._fields)]
-        found = tf.numpy_function(draw, given, (tf.int32, tf.int32), stateful=False)
-        return dict(zip((INPUTS, TARGETS), map(_vector, found), strict=True))
+        arguments = [*seed, *(window[name] for name in PackedWindow._fields)]
+        corrupted = tf.numpy_function(
+            draw, arguments, (tf.int32, tf.int32), stateful=False
+        )
+        return dict(zip((INPUTS, TARGETS), map(_vector, corrupted), strict=True))
 
 
 def register_denoising(
@@ -240,11 +242,13 @@ def _tokenizer(caches: Mapping[str, TokenCache]) -> Tokenizer:
     """
     if not caches:
         raise ValueError("caches is empty; give the cache of one split or more")
-    known = {split: cache.header["vocabulary"] for split, cache in caches.items()}
-    if len(set(known.values())) > 1:
-        found = ", ".join(f"{split} {print_[:12]}" for split, print_ in known.items())
+    digests = {split: cache.header["vocabulary"] for split, cache in caches.items()}
+    if len(set(digests.values())) > 1:
+        listed = ", ".join(
+            f"{split} {print_[:12]}" for split, print_ in digests.items()
+        )
         raise ValueError(
-            f"the caches have different tokenizers ({found}); export all splits with "
+            f"the caches have different tokenizers ({listed}); export all splits with "
             "the same one"
         )
     return next(iter(caches.values())).load_tokenizer()

@@ -40,9 +40,9 @@ class SelectText:
         self.feature = feature
 
     def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        found = sorted(dataset.element_spec)
-        if self.feature not in found:
-            raise ValueError(f"the examples have no {self.feature!r}, only {found}")
+        features = sorted(dataset.element_spec)
+        if self.feature not in features:
+            raise ValueError(f"the examples have no {self.feature!r}, only {features}")
         return dataset.map(lambda example: {"text": example[self.feature]})
 
 
@@ -230,9 +230,9 @@ def find(name: str, split: str) -> seqio.Task | seqio.Mixture:
       ValueError: if there is none of that name, it (or a part of a Mixture) lacks the
         split or its data, or it is not one of documents.
     """
-    known = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
-    if name not in known:
-        hint = suggestion(name, known)
+    names = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+    if name not in names:
+        hint = suggestion(name, names)
         raise ValueError(f"no seqio Task or Mixture {name!r} is registered; {hint}")
     provider = seqio.get_mixture_or_task(name)
     for task in seqio.get_subtasks(provider):

@@ -230,11 +230,13 @@ class OfficialMetrics:
         for record, windows in self.source.read(split, Problems()):
             if not windows:
                 unfit.append(record)
-            elif len(own := rows.get(record.id, [])) < len(windows):
+            elif len(of_record := rows.get(record.id, [])) < len(windows):
                 is_whole = False
             else:
-                own = jax.tree.map(lambda x, own=own: np.asarray(x)[own], outputs)
-                predictions |= task.answers(own, windows, self.setting)
+                chosen = jax.tree.map(
+                    lambda x, of_record=of_record: np.asarray(x)[of_record], outputs
+                )
+                predictions |= task.answers(chosen, windows, self.setting)
                 gold.append(self._gold(record))
         for record in unfit if is_whole else ():
             predictions[record.id] = task.no_answer

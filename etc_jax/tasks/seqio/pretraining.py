@@ -22,7 +22,7 @@ import numpy as np
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from etc_jax.tasks import paragraphs
+from etc_jax.datasets import paragraphs
 from etc_jax.tasks.seqio.documents import (
     DocumentFiles,
     add_document_task,
@@ -178,11 +178,11 @@ def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None
         task: tokenizer_of(seqio.TaskRegistry.get(task)).fingerprint() for task in rates
     }
     if len(set(tokenizers.values())) > 1:
-        found = ", ".join(
+        listed = ", ".join(
             f"{task} {print_[:12]}" for task, print_ in tokenizers.items()
         )
         raise ValueError(
-            f"the Tasks of Mixture {name!r} have different tokenizers ({found}); "
+            f"the Tasks of Mixture {name!r} have different tokenizers ({listed}); "
             "register them with the same one"
         )
     check_free(name, seqio.TaskRegistry)
@@ -219,8 +219,8 @@ def apportion(
 
     def choices(block: tf.Tensor) -> tf.Tensor:
         # Stateless, so that iterators can be saved.
-        found = tf.numpy_function(sources, [block], tf.int64, stateful=False)
-        return tf.ensure_shape(found, [mixture.block_size])
+        drawn = tf.numpy_function(sources, [block], tf.int64, stateful=False)
+        return tf.ensure_shape(drawn, [mixture.block_size])
 
     return tf.data.Dataset.choose_from_datasets(
         list(datasets),

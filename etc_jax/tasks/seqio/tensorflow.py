@@ -56,11 +56,11 @@ class ExampleIterator(Iterator[dict[str, tf.Tensor]]):
         try:
             return next(self.tf_iterator)
         except tf.errors.OpError as e:
-            found = _PYTHON_ERROR.search(e.message)
-            if found is None:
+            match = _PYTHON_ERROR.search(e.message)
+            if match is None:
                 raise
             # The error of our own reader or tokenizer, in TensorFlow's wrapping.
-            raise ValueError(found[1]) from e
+            raise ValueError(match[1]) from e
 
     @property
     def tf_iterator(self) -> Any:

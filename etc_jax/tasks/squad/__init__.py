@@ -16,10 +16,11 @@ The first answer is learnt. Any answer of a question is right in the score.
 import dataclasses
 
 from etc_jax.base import registry
+from etc_jax.datasets.span_inputs import sequence_length, structured_length
+from etc_jax.datasets.spans import gold_outputs_of
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.squad import structured
 from etc_jax.tasks.squad.decoding import (
-    gold_outputs,
     official,
     official_gold,
     pool,
@@ -39,8 +40,6 @@ from etc_jax.tasks.squad.inputs import (
 )
 from etc_jax.tasks.squad.records import Record, parse, read, release_values
 from etc_jax.tasks.squad.text import TEXT, pair_of
-from etc_jax.tasks.triviaqa.inputs import whole_length
-from etc_jax.tasks.triviaqa.structured import whole_length as structured_length
 
 __all__ = [
     "DATA_SET",
@@ -63,9 +62,9 @@ SEQUENCE = Form(
     explain=explain,
     pool=pool,
     pool_explained=pool_explained,
-    gold_outputs=gold_outputs,
+    gold_outputs=gold_outputs_of(official_gold),
     why_lost=why_lost,
-    whole_length=whole_length,
+    whole_length=sequence_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,

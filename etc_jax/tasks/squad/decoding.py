@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.datasets.decoding import check_outputs, require_gold, softmax
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.spans import Outputs, check_logits, span_scores
 from etc_jax.datasets.task import PREDICTIONS
 from etc_jax.scoring import answers as answers_scoring, squad as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.squad.inputs import NOWHERE, OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
-from etc_jax.tasks.triviaqa.decoding import Outputs, span_scores, sure_places
 
 # Files beside the official one, named as BERT's script names them.
 NULL_ODDS, N_BEST = "null_odds.json", "nbest_predictions.json"
@@ -52,8 +52,7 @@ def summarise(
     Raises:
       ValueError: if the logits are not of these windows, or not finite.
     """
-    n = len(windows[0].document) if windows else 0
-    check_outputs(outputs._asdict(), windows, {"start": (n,), "end": (n,)})
+    check_logits(outputs, windows)
     return [
         [_summary(start, end, window, options)] * len(settings)
         for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
@@ -86,11 +85,11 @@ def best_spans(summaries: Sequence[Summary], most: int) -> list[list[Any]]:
       most: that are kept.
     """
     spans = (span for summary in summaries for span in summary["spans"])
-    found: dict[str, list[Any]] = {}
+    best: dict[str, list[Any]] = {}
     for span in sorted(spans, key=lambda span: -(span[0] + span[1])):
         if span[-1]:
-            found.setdefault(span[-1], span)
-    return list(found.values())[:most]
+            best.setdefault(span[-1], span)
+    return list(best.values())[:most]
 
 
 def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Prediction:
@@ -113,7 +112,7 @@ def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Pre
         listed.sort(key=lambda entry: -(entry[1] + entry[2]))
     scores = np.array([start + end for _, start, end in listed])
     odds = softmax(scores).tolist() if listed else []
-    found: Prediction = {
+    prediction: Prediction = {
         "text": spans[0][-1] if spans else "",
         "nbest": [
             {"text": text, "probability": p, "start_logit": start, "end_logit": end}
@@ -122,10 +121,10 @@ def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Pre
     }
     if options.unanswerable:
         best = spans[0][0] + spans[0][1] if spans else 0.0
-        found["null_odds"] = sum(null) - best
-        if found["null_odds"] > options.null_threshold:
-            found["text"] = ""
-    return found
+        prediction["null_odds"] = sum(null) - best
+        if prediction["null_odds"] > options.null_threshold:
+            prediction["text"] = ""
+    return prediction
 
 
 # --- files ----------------------------------------------------------------------------
@@ -196,17 +195,6 @@ def _null_odds(files: Mapping[str, Any]) -> scoring.NullOdds | None:
         for name, listed in files[N_BEST].items()
     }
     return scoring.NullOdds(files[NULL_ODDS], texts)
-
-
-def gold_outputs(windows: Sequence[SpanWindow]) -> Outputs:
-    """Logits of a model that is sure of every label.
-
-    Raises:
-      ValueError: if a window has no gold answer.
-    """
-    require_gold(windows, official_gold)
-    n = len(windows[0].document) if windows else 0
-    return Outputs(*sure_places(windows, ("starts", "ends"), n))
 
 
 def why_lost(windows: Sequence[SpanWindow], prediction: Prediction) -> Iterator[str]:

@@ -100,14 +100,14 @@ def with_distractors(
 def _drawn(
     record: Record, paragraphs: Sequence[Paragraph], count: int, rng: random.Random
 ) -> list[str]:
-    found: list[str] = []
+    drawn: list[str] = []
     answers = [answer.text.lower() for answer in record.answers]
     # In a random order, without making one of all paragraphs for each question.
     tried: set[int] = set()
-    while len(found) < count:
+    while len(drawn) < count:
         if len(tried) == len(paragraphs):
             raise ValueError(
-                f"{record.id!r}: {len(found)} of {len(paragraphs)} paragraphs are of "
+                f"{record.id!r}: {len(drawn)} of {len(paragraphs)} paragraphs are of "
                 f"another article and without its answer, fewer than {count}; give "
                 "more files, or lower --count"
             )
@@ -118,8 +118,8 @@ def _drawn(
         title, text = paragraphs[i]
         lower = text.lower()
         if title != record.title and not any(answer in lower for answer in answers):
-            found.append(text)
-    return found
+            drawn.append(text)
+    return drawn
 
 
 def _pieces(articles: Iterator[dict[str, Any]]) -> Iterator[str]:

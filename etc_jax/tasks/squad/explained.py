@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etc_jax.datasets.explained import Candidate, Explained, Wording, any_of
+from etc_jax.datasets.spans import Outputs, marked_document
 from etc_jax.tasks.squad.decoding import Summary, best_spans, pool, summarise
 from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
-from etc_jax.tasks.triviaqa.decoding import Outputs
-from etc_jax.tasks.triviaqa.explained import marked_document
 
 NO_ANSWER = "(no answer)"
 WORDING = Wording(
@@ -54,16 +53,16 @@ def pool_explained(
         )
         for entry in prediction["nbest"]
     )
-    place, probability = (0, 0), 0.0
+    span, probability = (0, 0), 0.0
     if text := prediction["text"]:
         _, _, first, stop, _ = best_spans(summaries, 1)[0]
-        place = (first, stop)
+        span = (first, stop)
         probability = next(x.probability for x in candidates if x.text == text)
     return Explained(
         record.id,
         record.question,
         text,
-        (marked_document(record.documents[0], place, probability),),
+        (marked_document(record.documents[0], span, probability),),
         candidates,
         reference=None if gold is None else any_of([x.text for x in gold]),
         confidence=next(

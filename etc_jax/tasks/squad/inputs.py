@@ -1,11 +1,8 @@
 """Questions about a paragraph as inputs of one sequence (Devlin et al. 2019, 4.2, 4.3).
 
-    BERT's vocabulary:     [CLS] question [SEP] part of the context [SEP]
-    RoBERTa's vocabulary:  <s> question </s></s> part of the context </s>
-
-A context that does not fit is read in several windows that overlap. The first token and
-the question are global, for a Longformer. The first token also stands for "no answer
-here": it is the label where a window does not hold the whole answer.
+See `datasets.span_inputs`. A context that does not fit is read in several windows that
+overlap. The first token also stands for "no answer here": it is the label where a
+window does not hold the whole answer.
 """
 
 from __future__ import annotations
@@ -21,16 +18,11 @@ from etc_jax.base.rules import FINITE, at_least, refuse
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
 from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.span_inputs import Text, pieces_of, sequence_fields, sequence_head
+from etc_jax.datasets.spans import DocumentsWindow
 from etc_jax.datasets.strides import StrideOptions
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    parts_of,
-    refuse_quirks,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, refuse_quirks
 from etc_jax.tasks.squad.records import Record, SquadOptions, read
-from etc_jax.tasks.triviaqa.inputs import DocumentsWindow, Text, pieces_of
 
 # 384 tokens and 64 of the question, as in BERT's runs.
 SIZES = SequenceSizes(input_length=384, global_length=65)
@@ -78,13 +70,13 @@ class SpanOptions(SquadOptions, StrideOptions):
         if self.unanswerable:
             return self
         records = read(paths, Problems(), options=self)
-        found = any(record.answers == () for record in records)
-        return dataclasses.replace(self, unanswerable=found)
+        has_unanswerable = any(record.answers == () for record in records)
+        return dataclasses.replace(self, unanswerable=has_unanswerable)
 
     def shaping(self, sizes: InputSizes) -> dict[str, Any]:
         """See there: neither columns nor how spans are read shape an input."""
-        kept = (*_SHAPING, sizes.text_field)
-        return {name: x for name, x in super().shaping(sizes).items() if name in kept}
+        names = (*_SHAPING, sizes.text_field)
+        return {name: x for name, x in super().shaping(sizes).items() if name in names}
 
     def task_fields(self) -> dict[str, Any]:
         """The prediction for a question whose context is no input."""
@@ -142,9 +134,7 @@ def features(
         token, or quirks are asked for.
     """
     refuse_quirks("squad", official_quirks)
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    separators = [sep] * tokenizer.special.pair_separators
-    options.check_room(sizes, 2 + len(separators))
+    options.check_room(sizes, 2 + tokenizer.special.pair_separators)
     if sizes.global_length <= options.question_tokens:
         raise ValueError(
             f"global_length is {sizes.global_length}, expected "
@@ -152,17 +142,15 @@ def features(
             "are global; raise it, or lower question_tokens"
         )
     parts = ContextParts(record, tokenizer, options)
-    head = [cls, *parts.question, *separators]
-    n, before = sizes.input_length, len(head)
-    # BERT tells texts apart by their types, RoBERTa by the separators alone.
-    text_type = int(len(separators) == 1)
-    windows = []
-    for text, fields in parts.windows(sizes, before, n - before - 1):
-        types = filled(n, 0, [text_type] * (len(text.ids) + 1), before)
-        places = range(1 + len(parts.question))
-        arrays = parts_of(sizes, [*head, *text.ids, sep], places, types)
-        windows.append(SquadWindow(**fields, **arrays))
-    return windows
+    head, num_global = sequence_head(parts.question, tokenizer), 1 + len(parts.question)
+    return [
+        SquadWindow(
+            **fields, **sequence_fields(head, num_global, text.ids, tokenizer, sizes)
+        )
+        for text, fields in parts.windows(
+            sizes, len(head), sizes.input_length - len(head) - 1
+        )
+    ]
 
 
 class ContextParts:
@@ -202,22 +190,21 @@ class ContextParts:
         for number, start in enumerate(starts):
             part = slice(start, start + room)
             ids = pieces.ids[part]
-            text = Text(ids, [0] * len(ids), pieces.offsets[part], [])
+            text = Text(ids, [0] * len(ids), pieces.offsets[part])
             whole = span is not None and start <= span[0] and span[1] < start + room
-            place = [x + before - start for x in span] if whole else [NOWHERE] * 2
+            ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
             if unusable is not None:
-                place = [-1, -1]
+                ends = [-1, -1]
             yield (
                 text,
                 {
                     "record": self._record,
                     "labels": {
-                        "starts": np.array(place[:1], np.int32),
-                        "ends": np.array(place[1:], np.int32),
+                        "starts": np.array(ends[:1], np.int32),
+                        "ends": np.array(ends[1:], np.int32),
                     },
                     "unusable": unusable,
-                    "document": filled(length, -1, text.document, before),
-                    "characters": filled((length, 2), -1, text.characters, before),
+                    **text.fields(length, before),
                     "number": number,
                     "count": len(starts),
                     "cut": self._cut,

@@ -26,6 +26,7 @@ from etc_jax.datasets.fields import (
 )
 from etc_jax.datasets.json_objects import has_member, read_members
 from etc_jax.datasets.records import BadRecordError, Note, reader
+from etc_jax.datasets.spans import Document
 from etc_jax.datasets.tables import (
     Row,
     TableOptions,
@@ -35,7 +36,6 @@ from etc_jax.datasets.tables import (
     record_id,
     row_of,
 )
-from etc_jax.tasks.triviaqa.records import EvidenceDocument
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
@@ -61,8 +61,8 @@ class SquadOptions(TableOptions):
     def shaping(self, sizes: Any) -> dict[str, Any]:
         """See there: inputs are the same whatever the columns of a file are called."""
         columns = {field.name for field in dataclasses.fields(SquadOptions)}
-        found = super().shaping(sizes)
-        return {name: x for name, x in found.items() if name not in columns}
+        fields = super().shaping(sizes)
+        return {name: x for name, x in fields.items() if name not in columns}
 
 
 OPTIONS = SquadOptions()
@@ -101,9 +101,9 @@ class Record:
     answers: tuple[SquadAnswer, ...] | None
 
     @property
-    def documents(self) -> tuple[EvidenceDocument, ...]:
+    def documents(self) -> tuple[Document, ...]:
         """The paragraph, as data sets have it that have several."""
-        return (EvidenceDocument(self.title, self.context),)
+        return (Document(self.title, self.context),)
 
 
 def parse(value: Any, note: Note, *, options: SquadOptions = OPTIONS) -> Record:
@@ -175,10 +175,10 @@ def _answer(
         return SquadAnswer(text, None)
     if start >= 0 and context.startswith(text, start):
         return SquadAnswer(text, start)
-    there = context[max(start, 0) : max(start, 0) + len(text)]
+    actual = context[max(start, 0) : max(start, 0) + len(text)]
     note(
         "answer not at its place",
-        f"{name!r}: {text!r} should be at character {start}, where {there!r} is",
+        f"{name!r}: {text!r} should be at character {start}, where {actual!r} is",
     )
     return SquadAnswer(text, None)
 
@@ -201,11 +201,11 @@ def _of_row(row: Row, note: Note, options: SquadOptions) -> Record:
         # As official files have them, or {"text": [...], "answer_start": [...]}.
         value = fields.get("answers", anything)
         if isinstance(value, dict):
-            own = SquadOptions(answer_column="text", start_column="answer_start")
+            columns = SquadOptions(answer_column="text", start_column="answer_start")
             inner = Fields(value, "answers")
             answers = tuple(
                 _answer(name, text, start, context, note)
-                for text, start in _marked(inner, own)
+                for text, start in _marked(inner, columns)
             )
         else:
             answers = _answers(name, fields, context, note)
@@ -294,7 +294,7 @@ def _of_article(article: Any, where: str) -> Iterator[Any]:
     """Each question with title and context, or what is wrong in its place."""
     try:
         fields = Fields(article)
-        own = {"title": fields.get("title", STRING, "")}
+        of_article = {"title": fields.get("title", STRING, "")}
         paragraphs = fields.get("paragraphs", LIST)
     except BadRecordError as e:
         yield e.at(where)
@@ -302,10 +302,10 @@ def _of_article(article: Any, where: str) -> Iterator[Any]:
     for number, value in enumerate(paragraphs, start=1):
         try:
             paragraph = Fields(value)
-            own["context"] = paragraph.text("context")
+            of_article["context"] = paragraph.text("context")
             asked = paragraph.get("qas", LIST)
         except BadRecordError as e:
             yield e.at(f"{where}, paragraph {number}")
             continue
         for question in asked:
-            yield {**question, **own} if isinstance(question, dict) else question
+            yield {**question, **of_article} if isinstance(question, dict) else question

@@ -1,11 +1,7 @@
 """Questions about a paragraph as structured inputs (as ETC paper, section 3.4).
 
-    long:    [CLS], question, part of the context
-    global:  [CLS], one a token of the question, then one for the context and one a
-             sentence of it
-
-Windows and labels are those of `inputs`; tokens, types and structure those of TriviaQA
-with one document.
+Windows and labels are those of `inputs`; tokens, types and structure those of one
+document, see `datasets.span_inputs`.
 """
 
 from __future__ import annotations
@@ -14,11 +10,11 @@ import dataclasses
 
 from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.datasets.span_inputs import LEAST, structured_fields
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.tasks.squad.inputs import OPTIONS, ContextParts, SpanOptions, SpanWindow
 from etc_jax.tasks.squad.records import Record
-from etc_jax.tasks.triviaqa.structured import LEAST, inputs_of
 
 SIZES = StructuredSizes(long_length=512, global_length=128)
 
@@ -67,8 +63,8 @@ def features(
         )
     parts = ContextParts(record, tokenizer, options)
     before = 1 + len(parts.question)
-    given = record.documents, tokenizer, sizes, split_fn
+    arguments = record.documents, tokenizer, sizes, split_fn
     return [
-        StructuredSquad(**fields, **inputs_of(parts.question, text, *given))
+        StructuredSquad(**fields, **structured_fields(parts.question, text, *arguments))
         for text, fields in parts.windows(sizes, before, sizes.long_length - before)
     ]

@@ -105,8 +105,8 @@ def _write(args: argparse.Namespace) -> str:
     if not maker.splits:
         check_out(out, overwrite=args.overwrite)
     sizes = maker.sizes(**options.from_flags(args, maker.sizes()))
-    made = maker.records(args.count, seed=args.seed, sizes=sizes, start=args.start)
-    records: Any = tqdm.tqdm(made, total=args.count, unit=" records", disable=None)
+    records = maker.records(args.count, seed=args.seed, sizes=sizes, start=args.start)
+    records: Any = tqdm.tqdm(records, total=args.count, unit=" records", disable=None)
     if maker.splits:
         path = maker.write_split(out, records, split=args.split)
         size = ""

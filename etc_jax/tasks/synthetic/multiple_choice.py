@@ -84,7 +84,7 @@ def _article(number: int, seed: int, sizes: ChoiceSizes) -> dict[str, Any]:
         sentences.insert(rng.randint(0, len(sentences)), names.filler(rng))
     name = f"choice-{seed}-{number}"
     questions = []
-    for place, asked in enumerate(rng.sample(range(sizes.facts), sizes.questions)):
+    for index, asked in enumerate(rng.sample(range(sizes.facts), sizes.questions)):
         is_hard = rng.random() < sizes.hard
         pool = [x for x in sold if x != sold[asked]] if is_hard else others
         options = [sold[asked], *rng.sample(pool, sizes.options - 1)]
@@ -92,7 +92,7 @@ def _article(number: int, seed: int, sizes: ChoiceSizes) -> dict[str, Any]:
         questions.append(
             {
                 "question": f"What does the {trades[asked]} sell?",
-                "question_unique_id": f"{name}_{place + 1}",
+                "question_unique_id": f"{name}_{index + 1}",
                 "options": options,
                 "gold_label": options.index(sold[asked]) + 1,
                 "difficult": int(is_hard),

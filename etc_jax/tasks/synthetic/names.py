@@ -72,11 +72,11 @@ _WORD = re.compile(r"[a-z]+")
 
 def _said_words() -> frozenset[str]:
     """All words of the templates, none of which may be a name."""
-    said = [*_FILLER, *_MENTIONS, *TRADES, *GOODS, *ADJECTIVES, *_COMPANY_WORDS]
-    said += [word for words in _SLOTS.values() for word in words]
+    texts = [*_FILLER, *_MENTIONS, *TRADES, *GOODS, *ADJECTIVES, *_COMPANY_WORDS]
+    texts += [word for words in _SLOTS.values() for word in words]
     for r in schema.RELATIONS:
-        said += [*r.statements, *r.phrases, *r.questions, r.same, r.event]
-    return frozenset(_WORD.findall(" ".join(said).lower()))
+        texts += [*r.statements, *r.phrases, *r.questions, r.same, r.event]
+    return frozenset(_WORD.findall(" ".join(texts).lower()))
 
 
 _TAKEN = _said_words()

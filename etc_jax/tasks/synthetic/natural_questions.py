@@ -123,8 +123,10 @@ def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, A
         "question_text": item.question,
         "question_tokens": _TOKEN.findall(item.question),
         "annotations": [
-            page.annotation(i, *said)
-            for i, said in enumerate(_said(rng, sizes, page, long, short, item.yes_no))
+            page.annotation(i, *answers)
+            for i, answers in enumerate(
+                _said(rng, sizes, page, long, short, item.yes_no)
+            )
         ],
     }
 
@@ -235,13 +237,13 @@ def _said(
         return [(long, short, yes_no)]
     nothing = (None, None, "NONE")
     if long is None:
-        said = [nothing] * count
+        annotations = [nothing] * count
         if rng.random() < 0.5:
-            said[0] = (rng.choice(list(page.block_of.values())), None, "NONE")
+            annotations[0] = (rng.choice(list(page.block_of.values())), None, "NONE")
     else:
         agreed = rng.randint(2, count)
-        said = [(long, short, yes_no)] * agreed + [nothing] * (count - agreed)
-    return rng.sample(said, count)
+        annotations = [(long, short, yes_no)] * agreed + [nothing] * (count - agreed)
+    return rng.sample(annotations, count)
 
 
 # --- pages ----------------------------------------------------------------------------

@@ -157,11 +157,11 @@ def _feature(rng: random.Random, look: ElementLook) -> list[float]:
     x, y = rng.randint(*column), rng.randint(*(_TOP if look.is_top else _FOOT))
     width = rng.randint(150, 700 if look.is_middle else 250)
     is_inline = rng.random() < 0.2
-    own = [x, width, y, 2 * font, not is_inline, is_inline]
-    own += [look.is_large, True, font, look.is_large and rng.random() < 0.5]
+    element = [x, width, y, 2 * font, not is_inline, is_inline]
+    element += [look.is_large, True, font, look.is_large and rng.random() < 0.5]
     parent = [column[0] - 50, 900 if look.is_middle else 400, 0, 6000]
     parent += [True, False, False, False, 14, False]
-    return [float(value) for value in own + parent]
+    return [float(value) for value in element + parent]
 
 
 MAKER = registry.register("invented_items", "openkp")(

@@ -14,8 +14,8 @@ BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 def _pairs(kind: str) -> tuple[tuple[Relation, Relation], ...]:
     """Twins: they have the same source and the same target."""
-    own = [relation for relation in RELATIONS if relation.source == kind]
-    pairs = tuple(zip(own[::2], own[1::2], strict=True))
+    relations = [relation for relation in RELATIONS if relation.source == kind]
+    pairs = tuple(zip(relations[::2], relations[1::2], strict=True))
     for one, other in pairs:
         assert one.target == other.target, (one.name, other.name)
     return pairs

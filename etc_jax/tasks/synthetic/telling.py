@@ -111,6 +111,6 @@ def add_filler(
 ) -> int:
     """Adds a sentence without a fact after the first; returns its words."""
     text = names.filler(rng, entity.name if entity else "")
-    place = rng.randint(1, len(document.sentences))
-    document.sentences.insert(place, WorldSentence(text))
+    index = rng.randint(1, len(document.sentences))
+    document.sentences.insert(index, WorldSentence(text))
     return len(text.split())

@@ -112,8 +112,8 @@ def _add_mentions(rng: random.Random, document: WorldDocument, mentions: int) ->
         # Years have no other names, and are no answers.
         for _ in range(mentions if isinstance(value, Entity) else 0):
             text = names.filler(rng, rng.choice(_said_names(value)))
-            place = rng.randint(1, len(document.sentences))
-            document.sentences.insert(place, WorldSentence(text))
+            index = rng.randint(1, len(document.sentences))
+            document.sentences.insert(index, WorldSentence(text))
 
 
 def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
@@ -144,9 +144,11 @@ def _answer(entity: Entity) -> dict[str, Any]:
 
 
 def _text(document: WorldDocument) -> str:
-    said = [sentence.text for sentence in document.sentences]
-    starts = range(0, len(said), _PARAGRAPH_SENTENCES)
-    return "\n\n".join(" ".join(said[i : i + _PARAGRAPH_SENTENCES]) for i in starts)
+    sentences = [sentence.text for sentence in document.sentences]
+    starts = range(0, len(sentences), _PARAGRAPH_SENTENCES)
+    return "\n\n".join(
+        " ".join(sentences[i : i + _PARAGRAPH_SENTENCES]) for i in starts
+    )
 
 
 # --- files ----------------------------------------------------------------------------
@@ -174,8 +176,8 @@ def write_release(
     path = folder / "qa" / f"wikipedia-{split}.json"
     if path.exists():
         raise ValueError(f"{path} exists; give another folder")
-    for made in (evidence, path.parent):
-        made.mkdir(parents=True, exist_ok=True)
+    for parent in (evidence, path.parent):
+        parent.mkdir(parents=True, exist_ok=True)
     tail = {"Domain": WIKIPEDIA, "Split": split, "VerifiedEval": False, "Version": 1.0}
     with whole(path) as part, open(part, "w", encoding="utf-8") as file:
         file.write('{"Data": [')

@@ -172,8 +172,8 @@ def make_world(
     counts = {kind: max(_LEAST_ENTITIES, n) for kind, n in documents.items()}
     for one, _ in pairs:
         if one.target != YEAR and one.target not in documents:
-            known = counts.get(one.target, LEAST_ANSWERS)
-            counts[one.target] = max(known, documents[one.source])
+            least_countdocument = counts.get(one.target, LEAST_ANSWERS)
+            counts[one.target] = max(least_countdocument, documents[one.source])
     counts |= {kind: max(n, documents.get(kind, 0)) for kind, n in least.items()}
     drawn = names.NameGenerator(rng, sizes.names)
     entities = {
@@ -190,8 +190,8 @@ def make_world(
             dealt = _years_dealt(len(subjects), years)
         else:
             target = pair[0].target
-            known = documented.get(target, ())
-            dealt = _values_dealt(rng, subjects, entities[target], known)
+            least_countdocument = documented.get(target, ())
+            dealt = _values_dealt(rng, subjects, entities[target], least_countdocument)
         for relation, values in zip(pair, dealt, strict=True):
             facts[relation] = dict(zip(subjects, values, strict=True))
     return World(entities, documented, facts)
@@ -232,10 +232,10 @@ def _lay_chain(
     """
     chain: list[Entity | str] = [rng.choice(world.documented[path[0].source])]
     for relation in path[:-1]:
-        known = world.documented[relation.target]
+        with_document = world.documented[relation.target]
         for step, open_to in (
-            (relation, [e for e in known if e not in chain]),
-            (twin(relation), known),
+            (relation, [e for e in with_document if e not in chain]),
+            (twin(relation), with_document),
         ):
             if not _redirect(rng, world, (step, chain[-1]), open_to, chain):
                 return None
@@ -301,16 +301,16 @@ def _values_dealt(
     rng: random.Random,
     subjects: Sequence[Entity],
     pool: Sequence[Entity],
-    known: Sequence[Entity],
+    with_document: Sequence[Entity],
 ) -> tuple[list[Entity], list[Entity]]:
     """Values of both twins: none has its own subject, and no subject one value twice.
 
     Each of the pool is dealt as often as any other, as far as the numbers allow: how
     often a name comes up says nothing. If there is not enough for all, those who have
-    documents, `known`, come first, so that there are ways on from them.
+    documents, `with_document`, come first, so that there are ways on from them.
     """
     while True:
-        deck = _deck(rng, subjects, pool, known)
+        deck = _deck(rng, subjects, pool, with_document)
         if deck is not None:
             return deck[: len(subjects)], deck[len(subjects) :]
 
@@ -319,14 +319,14 @@ def _deck(
     rng: random.Random,
     subjects: Sequence[Entity],
     pool: Sequence[Entity],
-    known: Sequence[Entity],
+    with_document: Sequence[Entity],
 ) -> list[Entity] | None:
     """First values of all subjects, then second ones; None if swapping led nowhere."""
     count = len(subjects)
     if count == 1:
         # There is nobody to swap with.
         pool = [entity for entity in pool if entity not in subjects]
-    first = [entity for entity in known if entity in pool]
+    first = [entity for entity in with_document if entity in pool]
     rest = [entity for entity in pool if entity not in first]
     deck = rng.sample(first, len(first)) + rng.sample(rest, len(rest))
     while len(deck) < 2 * count:

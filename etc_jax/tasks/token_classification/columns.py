@@ -153,8 +153,8 @@ def _parts(path: str, by_document: bool) -> Iterator[tuple[tuple[str, ...], _Par
     """(names of columns, sentences) of each record."""
     names, part, in_document = (), _Part(), False
     for line in read_lines(path):
-        if found := _NAMES.match(line.text):
-            names = tuple(found[1].split())
+        if match := _NAMES.match(line.text):
+            names = tuple(match[1].split())
         if line.begins and part.sentences:
             yield names, part
             part = _Part()
@@ -192,10 +192,10 @@ def column_of(column: str, names: tuple[str, ...], row: Line, what: str) -> int:
       BadRecordError: if there is none.
     """
     if column in names:
-        place = names.index(column)
+        index = names.index(column)
     elif column.removeprefix("-").isdecimal() and int(column):
         number = int(column)
-        place = number - 1 if number > 0 else len(row.cells) + number
+        index = number - 1 if number > 0 else len(row.cells) + number
     else:
         raise BadRecordError(
             "no such column",
@@ -203,10 +203,10 @@ def column_of(column: str, names: tuple[str, ...], row: Line, what: str) -> int:
             "number from 1, -1 for the last, or a name that a line # global.columns "
             f"gives ({', '.join(names) or 'there is none'})",
         )
-    if not 0 <= place < len(row.cells):
+    if not 0 <= index < len(row.cells):
         raise BadRecordError(
             "too few columns",
             f"line {row.number}: {len(row.cells)} in {row.text.strip()[:60]!r}, "
             f"expected one with {what}: {column}",
         )
-    return place
+    return index

@@ -36,7 +36,7 @@ def tag_runs(logits: np.ndarray, windows: Windows) -> list[TagRuns]:
         n, c = len(windows[0].labels["tags"]), len(windows[0].record.labels)
         check_outputs({"": logits}, windows, {"": (n, c)})
     return [
-        _runs(window, np.argmax(row[window.places], axis=-1))
+        _runs(window, np.argmax(row[window.first_pieces], axis=-1))
         for window, row in zip(windows, logits, strict=True)
     ]
 
@@ -52,10 +52,10 @@ def _runs(window: TaggedWindow, numbers: np.ndarray) -> TagRuns:
 
 def pool(of_windows: Sequence[TagRuns]) -> Tags:
     """The tags of each sentence, of all windows of a record in order."""
-    found: dict[int, list[str]] = {}
+    tags_by_sentence: dict[int, list[str]] = {}
     for number, tags in (run for runs in of_windows for run in runs):
-        found.setdefault(number, []).extend(tags)
-    return list(found.values())
+        tags_by_sentence.setdefault(number, []).extend(tags)
+    return list(tags_by_sentence.values())
 
 
 def official(predictions: Mapping[str, Tags]) -> list[dict[str, Any]]:

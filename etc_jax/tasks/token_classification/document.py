@@ -9,7 +9,7 @@ from typing import NamedTuple
 Sentences = tuple[tuple[str, ...], ...]
 
 
-class TextPlaces(NamedTuple):
+class TextWords(NamedTuple):
     """Where the words of a record stand in a text.
 
     Attributes:
@@ -30,11 +30,11 @@ class Record:
       sentences: words of each, one or more.
       tags: of the same words; None without.
       labels: all there are, in the order of their numbers; () before they are known.
-      places: where the words are those of a text; None where they are given.
+      text_words: where the words are those of a text; None where they are given.
     """
 
     id: str
     sentences: Sentences
     tags: Sentences | None
     labels: tuple[str, ...]
-    places: TextPlaces | None = None
+    text_words: TextWords | None = None

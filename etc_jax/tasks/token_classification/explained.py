@@ -45,7 +45,7 @@ def explain(
     """
     del setting
     runs = tag_runs(logits, windows)
-    return [(w.record, said) for w, said in zip(windows, runs, strict=True)]
+    return [(w.record, tags) for w, tags in zip(windows, runs, strict=True)]
 
 
 def pool_entities(
@@ -74,28 +74,28 @@ def _each_word(tags: Sequence[str]) -> list[TaggedSpan]:
 
 
 def _explained(seen: Sequence[tuple[Record, TagRuns]], read: ReadFn) -> Explained:
-    record, tags = seen[0][0], pool([said for _, said in seen])
-    said = [read(of_sentence) for of_sentence in tags]
+    record, tags = seen[0][0], pool([runs for _, runs in seen])
+    spans = [read(of_sentence) for of_sentence in tags]
     gold = None
     if record.tags is not None:
         gold = [read(of_sentence) for of_sentence in record.tags]
-    documents = [_document("Predicted", record, said, gold)]
+    documents = [_document("Predicted", record, spans, gold)]
     if gold is not None:
-        documents.append(_document("Gold", record, gold, said))
+        documents.append(_document("Gold", record, gold, spans))
     return Explained(
         record.id,
         "",
-        _listed(record, said),
+        _listed(record, spans),
         tuple(documents),
         reference=None if gold is None else _listed(record, gold),
-        prediction=_as_json(record, tags, said),
+        prediction=_as_json(record, tags, spans),
         wording=WORDING,
     )
 
 
 def _as_json(record: Record, tags: Tags, spans: list[list[TaggedSpan]]):
     """The tags of words, or, of a text, its spans in characters."""
-    if record.places is None:
+    if record.text_words is None:
         return tags
     return [list(span) for span in character_spans(record, spans)]
 
@@ -106,7 +106,7 @@ def character_spans(
     """(first, one past the last character, type) of the spans of a text's sentences."""
     return [
         (offsets[start][0], offsets[stop - 1][1], kind)
-        for offsets, of_sentence in zip(record.places.offsets, spans, strict=True)
+        for offsets, of_sentence in zip(record.text_words.offsets, spans, strict=True)
         for start, stop, kind in of_sentence
     ]
 

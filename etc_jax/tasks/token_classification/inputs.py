@@ -44,13 +44,13 @@ class TaggedSequence(SequenceWindow):
 
     Attributes:
       words: that are predicted, counted over the record.
-      places: of their first pieces, int `[words]`.
+      first_pieces: their positions, int `[words]`.
     """
 
     axes: ClassVar = {"tags": Placed("input", words_lib.NO_LABEL)}
 
     words: range
-    places: np.ndarray
+    first_pieces: np.ndarray
 
 
 def features(
@@ -77,22 +77,22 @@ def features(
     refuse_quirks("words to be tagged", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     n, o = sizes.input_length, options
-    made = []
+    windows = []
     for window in words_lib.windows_of(record, tokenizer, n - _NUM_SPECIAL, o.context):
         ids = [cls, *(i for word in window.pieces for i in word), sep]
-        places = words_lib.first_places(window, 1)
-        tags = words_lib.tag_labels(record, window, places, n, o.all_pieces)
-        made.append(
+        first_pieces = words_lib.first_pieces(window, 1)
+        tags = words_lib.tag_labels(record, window, first_pieces, n, o.all_pieces)
+        windows.append(
             TaggedSequence(
                 record=record,
                 labels={"tags": tags},
                 unusable=words_lib.unusable(record),
                 words=window.words,
-                places=places,
+                first_pieces=first_pieces,
                 **parts_of(sizes, ids, range(1)),
             )
         )
-    return made
+    return windows
 
 
 def whole_length(record: Record, tokenizer: Tokenizer) -> int:

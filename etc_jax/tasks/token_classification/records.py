@@ -42,9 +42,9 @@ from etc_jax.tasks.token_classification.columns import (
 from etc_jax.tasks.token_classification.document import Record, Sentences
 from etc_jax.tasks.token_classification.forms import fields_of
 from etc_jax.tasks.token_classification.spans import (
-    places_of,
     spans_in,
     tags_of_spans,
+    words_of,
 )
 
 _MOST_LABELS = 1000
@@ -200,21 +200,21 @@ read = reader(parse, _read_file, OPTIONS)
 
 def _of_columns(value: Columns, options: TokenClassificationOptions) -> Record:
     first = value.sentences[0][0]
-    place = functools.partial(column_of, names=value.names)
+    index_of = functools.partial(column_of, names=value.names)
 
     def column(name: str, what: str) -> Sentences:
         def cell(row: Line) -> str:
-            found = row.cells[place(name, row=row, what=what)].strip()
-            if not found:
+            content = row.cells[index_of(name, row=row, what=what)].strip()
+            if not content:
                 where = f"line {row.number}: no {what} in column {name}"
                 raise BadRecordError("empty cell", where)
-            return found
+            return content
 
         return tuple(tuple(map(cell, rows)) for rows in value.sentences)
 
     # A row of one column is a word alone.
     word, tag = options.word_column or "1", options.tag_column or "-1"
-    has_tags = options.has_tags and place(word, row=first, what="words") != place(
+    has_tags = options.has_tags and index_of(word, row=first, what="words") != index_of(
         tag, row=first, what="tags"
     )
     tags = column(tag, "tags") if has_tags else None
@@ -238,25 +238,25 @@ def _of_json(
             )
         name = _id(fields, name or digest_id(sentences))
         return Record(name, sentences, tags, options.labels)
-    found = fields.text(text_field)
-    places = places_of(found)
-    name = _id(fields, name or digest_id(found))
+    text = fields.text(text_field)
+    text_words = words_of(text)
+    name = _id(fields, name or digest_id(text))
     sentences = tuple(
-        tuple(found[start:stop] for start, stop in offsets)
-        for offsets in places.offsets
+        tuple(text[start:stop] for start, stop in offsets)
+        for offsets in text_words.offsets
     )
     spans = fields.get(options.span_column, anything, None)
     tags = None
     if options.has_tags and spans is not None:
-        tags = tags_of_spans(spans_in(spans, options.span_column), places, note)
-    return Record(name, sentences, tags, options.labels, places)
+        tags = tags_of_spans(spans_in(spans, options.span_column), text_words, note)
+    return Record(name, sentences, tags, options.labels, text_words)
 
 
 def _sentences(value: Any, what: str) -> Sentences:
     """A list of words, or a list of such lists; empty ones are left out."""
     is_nested = value and isinstance(value, list) and isinstance(value[0], list)
-    made = list_of(list_of(STRING) if is_nested else STRING, least=1)(value, what)
-    sentences = tuple(filter(None, made)) if is_nested else (made,)
+    nested = list_of(list_of(STRING) if is_nested else STRING, least=1)(value, what)
+    sentences = tuple(filter(None, nested)) if is_nested else (nested,)
     if not sentences:
         raise BadRecordError("no text", f"{what!r} has no word")
     return sentences
@@ -280,12 +280,12 @@ def _check_tags(
     record: Record, note: Note, options: TokenClassificationOptions
 ) -> None:
     for number, tags in enumerate(record.tags, start=1):
-        known = options.labels
-        for unknown in sorted({*tags} - {*known}) if known else ():
+        labels = options.labels
+        for unknown in sorted({*tags} - {*labels}) if labels else ():
             raise RefusedError(
                 "unknown tag",
                 f"{record.id!r} has the tag {unknown!r:.60}, which is none of the "
-                f"known ones: {_shown(known)}",
+                f"known ones: {_shown(labels)}",
             )
         if options.scheme == "auto":
             continue
@@ -304,28 +304,28 @@ def _tags_in(
     Raises:
       ValueError, OSError: as for `TokenClassificationOptions.completed`.
     """
-    problems, found = Problems(), schemes.SchemeFinder()
+    problems, finder = Problems(), schemes.SchemeFinder()
     # Only what is read at last is counted as odd.
     scheme = options.scheme
     looking = dataclasses.replace(options, scheme="auto")
     for record in read(paths, problems, options=looking):
         for tags in record.tags or ():
-            found.add(tags, record.id)
-        if len(found.tags) > _MOST_LABELS and not options.labels:
+            finder.add(tags, record.id)
+        if len(finder.tags) > _MOST_LABELS and not options.labels:
             raise ValueError(
                 f"there are more than {_MOST_LABELS} tags, such as "
-                f"{_shown(sorted(found.tags)[:3])}; name another column with "
+                f"{_shown(sorted(finder.tags)[:3])}; name another column with "
                 "tag_column, or give all labels"
             )
     if problems.refused is not None:
         raise problems.refused
-    tags = {*found.tags, *options.labels}
+    tags = {*finder.tags, *options.labels}
     if len(tags) < 2:
         raise ValueError(
             f"the files have {len(tags)} tags, expected 2 or more; {problems.report()}"
         )
     if scheme == "auto":
-        return found.scheme(), tags
+        return finder.scheme(), tags
     if foreign := sorted(x for x in tags if not schemes.is_of(x, scheme)):
         raise ValueError(
             f"scheme is {scheme}, but there are tags without its prefixes: "

@@ -74,8 +74,8 @@ def full_labels(tags: Iterable[str], scheme: str) -> tuple[str, ...]:
     if scheme == PLAIN:
         return tuple(sorted(tags))
     types = {kind for _, kind in map(parts_of, tags) if kind}
-    made = {f"{prefix}-{kind}" for prefix in PREFIXES[scheme] for kind in types}
-    return tuple(sorted({OUTSIDE, *made}))
+    prefixed = {f"{prefix}-{kind}" for prefix in PREFIXES[scheme] for kind in types}
+    return tuple(sorted({OUTSIDE, *prefixed}))
 
 
 def breaks(tags: Sequence[str], scheme: str) -> Iterator[tuple[int, str]]:
@@ -126,7 +126,7 @@ def strict_spans_of(tags: Sequence[str], scheme: str) -> list[TaggedSpan]:
     scheme has one.
     """
     has_begin = "B" in PREFIXES[scheme]
-    found: list[TaggedSpan] = []
+    spans: list[TaggedSpan] = []
     start, open_type = 0, ""
     for word, tag in enumerate(tags):
         letter, kind = parts_of(tag) or (OUTSIDE, "")
@@ -138,9 +138,9 @@ def strict_spans_of(tags: Sequence[str], scheme: str) -> list[TaggedSpan]:
         elif letter == OUTSIDE or kind != open_type:
             open_type = ""
         if open_type and letter in _CLOSES:
-            found.append(TaggedSpan(start, word + 1, kind))
+            spans.append(TaggedSpan(start, word + 1, kind))
             open_type = ""
-    return found
+    return spans
 
 
 def spans_of(tags: Sequence[str]) -> list[TaggedSpan]:
@@ -149,18 +149,18 @@ def spans_of(tags: Sequence[str]) -> list[TaggedSpan]:
     As in CoNLL's evaluation, an entity begins at B and S, after E and S, and at any tag
     of another type than the one before; so tags that break their scheme are read too.
     """
-    found: list[TaggedSpan] = []
+    spans: list[TaggedSpan] = []
     before = (OUTSIDE, "")
     for word, tag in enumerate(tags):
         now = parts_of(tag) or (OUTSIDE, "")
         goes_on = now[1] == before[1] and before[0] not in (OUTSIDE, *_CLOSES)
         if now[0] in _OPENS or not goes_on:
             if now[0] != OUTSIDE:
-                found.append(TaggedSpan(word, word + 1, now[1]))
+                spans.append(TaggedSpan(word, word + 1, now[1]))
         else:
-            found[-1] = found[-1]._replace(stop=word + 1)
+            spans[-1] = spans[-1]._replace(stop=word + 1)
         before = now
-    return found
+    return spans
 
 
 def tags_of(spans: Iterable[TaggedSpan], length: int) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class SchemeFinder:
                     letters.setdefault(kind, set()).add(_LETTERS[letter])
             of_entities = sum(map(len, letters.values()))
             is_whole = of_entities == len(tags) > 0 and OUTSIDE in self.tags
-            if is_whole or any(found >= {"B", "I"} for found in letters.values()):
+            if is_whole or any(of_type >= {"B", "I"} for of_type in letters.values()):
                 self._refuse()
         if tags <= _LETTERS.keys() and {"B", "I"} <= {_LETTERS[x] for x in tags}:
             self._refuse()

@@ -38,13 +38,13 @@ class TaggedStructure(StructuredWindow):
 
     Attributes:
       words: that are predicted, counted over the record.
-      places: of their first long tokens, int `[words]`.
+      first_pieces: positions of their first long tokens, int `[words]`.
     """
 
     axes: ClassVar = {"tags": Placed("long", words_lib.NO_LABEL)}
 
     words: range
-    places: np.ndarray
+    first_pieces: np.ndarray
 
 
 def features(
@@ -72,12 +72,12 @@ def features(
     refuse_quirks("words to be tagged", official_quirks)
     if sizes.global_length < 2:
         raise ValueError(f"{sizes} leave no global token for a sentence; expected 2")
-    n, o, made = sizes.long_length, options, []
+    n, o, windows = sizes.long_length, options, []
     for window in words_lib.windows_of(record, tokenizer, n - 1, o.context):
         layout = _layout(record, window, tokenizer, sizes)
-        places = words_lib.first_places(window, 1)
-        tags = words_lib.tag_labels(record, window, places, n, o.all_pieces)
-        made.append(
+        first_pieces = words_lib.first_pieces(window, 1)
+        tags = words_lib.tag_labels(record, window, first_pieces, n, o.all_pieces)
+        windows.append(
             TaggedStructure(
                 record=record,
                 tokens=layout.tokens(),
@@ -86,10 +86,10 @@ def features(
                 labels={"tags": tags},
                 unusable=words_lib.unusable(record),
                 words=window.words,
-                places=places,
+                first_pieces=first_pieces,
             )
         )
-    return made
+    return windows
 
 
 def _layout(

@@ -27,13 +27,13 @@ class TaggedWindow(Protocol):
       record: of the window.
       labels: with `tags` int32 `[n]`; see `tag_labels`.
       words: that are predicted, counted over the record.
-      places: of their first pieces in the input, int `[words]`.
+      first_pieces: of each, their positions in the input, int `[words]`.
     """
 
     record: Record
     labels: dict[str, np.ndarray]
     words: range
-    places: np.ndarray
+    first_pieces: np.ndarray
 
 
 class WordWindow(NamedTuple):
@@ -67,9 +67,9 @@ class SentenceRun(NamedTuple):
 def word_texts(record: Record) -> list[str]:
     """The words as they are tokenised: with a space before those that have one."""
     words = [word for sentence in record.sentences for word in sentence]
-    if record.places is None:
+    if record.text_words is None:
         return [_SPACE + word for word in words]
-    offsets = [x for sentence in record.places.offsets for x in sentence]
+    offsets = [x for sentence in record.text_words.offsets for x in sentence]
     ends = [-1, *(stop for _, stop in offsets)]
     return [
         word if start == end else _SPACE + word
@@ -132,7 +132,7 @@ def cut(
       context: pieces at most on either side that are read alone.
     """
     before = [0, *itertools.accumulate(lengths)]
-    number, start, made = len(lengths), 0, []
+    number, start, cuts = len(lengths), 0, []
 
     def within(first: int, pieces: int) -> int:
         """One past the last word up to which there are so many pieces at most."""
@@ -149,24 +149,24 @@ def cut(
             if sentence_end >= 0 and ends[sentence_end] > (start + stop) // 2:
                 stop = ends[sentence_end]
             read = min(within(stop, context), within(first, room))
-        made.append((range(first, max(read, stop)), range(start, stop)))
+        cuts.append((range(first, max(read, stop)), range(start, stop)))
         start = stop
-    return made
+    return cuts
 
 
 def runs_of(record: Record, words: range) -> list[SentenceRun]:
     """The sentences of some words."""
-    found, start = [], 0
+    runs, start = [], 0
     for number, sentence in enumerate(record.sentences):
         stop = start + len(sentence)
         inside = range(max(start, words.start), min(stop, words.stop))
         if inside:
-            found.append(SentenceRun(number, inside.start, inside.stop))
+            runs.append(SentenceRun(number, inside.start, inside.stop))
         start = stop
-    return found
+    return runs
 
 
-def first_places(window: WordWindow, before: int) -> np.ndarray:
+def first_pieces(window: WordWindow, before: int) -> np.ndarray:
     """Places in the input of the first pieces of the predicted words, int `[words]`.
 
     Args:
@@ -180,7 +180,7 @@ def first_places(window: WordWindow, before: int) -> np.ndarray:
 def tag_labels(
     record: Record,
     window: WordWindow,
-    places: np.ndarray,
+    first_pieces: np.ndarray,
     length: int,
     all_pieces: bool,
 ) -> np.ndarray:
@@ -189,16 +189,16 @@ def tag_labels(
     Args:
       record: of the window.
       window: of the input.
-      places: of the first pieces of the predicted words.
+      first_pieces: of the first pieces of the predicted words.
       length: of the input.
       all_pieces: every piece learns the tag of its word.
 
     Raises:
       ValueError: if the record has tags, and it is not known which there are.
     """
-    made = filled(length, NO_LABEL, ())
+    labels = filled(length, NO_LABEL, ())
     if record.tags is None:
-        return made
+        return labels
     if not record.labels:
         raise ValueError(
             f"{record.id!r} has tags, but not all tags are known; give the option "
@@ -206,10 +206,10 @@ def tag_labels(
         )
     numbers = {label: i for i, label in enumerate(record.labels)}
     tags = [tag for sentence in record.tags for tag in sentence]
-    for word, place in zip(window.words, places.tolist(), strict=True):
+    for word, position in zip(window.words, first_pieces.tolist(), strict=True):
         count = len(window.pieces[word - window.first]) if all_pieces else 1
-        made[place : place + count] = numbers[tags[word]]
-    return made
+        labels[position : position + count] = numbers[tags[word]]
+    return labels
 
 
 def unusable(record: Record) -> str | None:

@@ -65,12 +65,12 @@ def _column_lines(
         if not line.cells:
             yield line.text
             continue
-        found = _UNKNOWN
+        predicted_tag = _UNKNOWN
         if line.number == number:
-            found = tag
+            predicted_tag = tag
             number, tag = next(predicted, (0, ""))
         between = "\t" if "\t" in line.text else " "
-        yield between.join((line.text.rstrip("\r\n"), f"{found}\n"))
+        yield between.join((line.text.rstrip("\r\n"), f"{predicted_tag}\n"))
 
 
 def _tags_of_lines(
@@ -80,9 +80,9 @@ def _tags_of_lines(
     for _, record in read_columns(path, options.unit == "document"):
         if isinstance(record, Columns):
             of_record = tags.get(record.name, ())
-            for rows, said in zip(record.sentences, of_record, strict=False):
+            for rows, of_sentence in zip(record.sentences, of_record, strict=False):
                 numbers = (row.number for row in rows)
-                yield from zip(numbers, said, strict=True)
+                yield from zip(numbers, of_sentence, strict=True)
 
 
 def _json_lines(
@@ -96,8 +96,12 @@ def _json_lines(
         except BadRecordError:  # the report of the evaluation has counted it
             continue
         # Of lines with one id, the first was read.
-        said = tags.pop(record.id, None)
-        more = {} if said is None else _predicted(record, said, row.values, options)
+        predicted = tags.pop(record.id, None)
+        more = (
+            {}
+            if predicted is None
+            else _predicted(record, predicted, row.values, options)
+        )
         yield f"{json.dumps({**row.values, **more}, ensure_ascii=False)}\n"
 
 
@@ -107,11 +111,11 @@ def _predicted(
     value: Mapping[str, Any],
     options: TokenClassificationOptions,
 ) -> dict[str, Any]:
-    if record.places is not None:
+    if record.text_words is not None:
         if not tags:
             return {"predicted_spans": []}
-        found = character_spans(record, [*map(spans_of, tags)])
-        return {"predicted_spans": [list(span) for span in found]}
+        spans = character_spans(record, [*map(spans_of, tags)])
+        return {"predicted_spans": [list(span) for span in spans]}
     words = value[options.word_column or "tokens"]
     if not isinstance(words[0], list):
         return {"predicted_tags": tags[0] if tags else []}

@@ -13,28 +13,21 @@ import dataclasses
 
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
+from etc_jax.datasets.span_inputs import sequence_length, structured_length
+from etc_jax.datasets.spans import gold_outputs_of
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.triviaqa import structured
-from etc_jax.tasks.triviaqa.decoding import (
-    Outputs,
-    answers,
-    gold_outputs,
-    official_gold,
-    score,
-    why_lost,
-)
+from etc_jax.tasks.triviaqa.decoding import answers, official_gold, score, why_lost
 from etc_jax.tasks.triviaqa.explained import explain
-from etc_jax.tasks.triviaqa.inputs import SIZES, TriviaqaWindow, features, whole_length
+from etc_jax.tasks.triviaqa.inputs import SIZES, TriviaqaWindow, features
 from etc_jax.tasks.triviaqa.records import Record, parse, read, release_values
 
 __all__ = [
     "SIZES",
     "DATA_SET",
-    "Outputs",
     "Record",
     "TriviaqaWindow",
     "features",
-    "gold_outputs",
     "official_gold",
     "parse",
     "read",
@@ -47,15 +40,15 @@ SEQUENCE = Form(
     features=features,
     decode=of_one_setting(answers),
     explain=explain,
-    gold_outputs=gold_outputs,
+    gold_outputs=gold_outputs_of(official_gold),
     why_lost=why_lost,
-    whole_length=whole_length,
+    whole_length=sequence_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,
     sizes=structured.SIZES,
     features=structured.features,
-    whole_length=structured.whole_length,
+    whole_length=structured_length,
 )
 
 DATA_SET = registry.register("data_set", "triviaqa")(

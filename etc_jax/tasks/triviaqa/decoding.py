@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from etc_jax.data.windows.window import Window
-from etc_jax.datasets.decoding import SURE, check_outputs, require_gold
+from etc_jax.datasets.spans import (
+    DocumentsWindow,
+    Outputs,
+    ScoredSpan,
+    best_span,
+    check_logits,
+)
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.scoring.result import Scores
-from etc_jax.tasks.triviaqa.inputs import DocumentsWindow
 from etc_jax.tasks.triviaqa.records import Record
-
-MAX_ANSWER_TOKENS = 30
-
-
-class Outputs(NamedTuple):
-    """`[b, n]`: the logits of each token to begin, and to end, the answer."""
-
-    start: np.ndarray
-    end: np.ndarray
-
-
-class ScoredSpan(NamedTuple):
-    """An answer in an input.
-
-    Attributes:
-      first, last: its tokens.
-      score: log-probability of the first and of the last token among those of the
-        documents, summed.
-    """
-
-    first: int
-    last: int
-    score: float
 
 
 def answers(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[str]:
@@ -55,73 +34,16 @@ def answers(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[str]:
 def best_spans(
     outputs: Outputs, windows: Sequence[DocumentsWindow]
 ) -> list[ScoredSpan]:
-    """The best span of each window, of `MAX_ANSWER_TOKENS` at most.
+    """The best span of each window, of `spans.MAX_ANSWER_TOKENS` at most.
 
     Raises:
       ValueError: see `answers`.
     """
-    n = len(windows[0].document) if windows else 0
-    check_outputs(outputs._asdict(), windows, {"start": (n,), "end": (n,)})
+    check_logits(outputs, windows)
     return [
         best_span(start, end, window.document)
         for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
     ]
-
-
-def best_span(
-    start: np.ndarray,
-    end: np.ndarray,
-    document: np.ndarray,
-    *,
-    most: int = MAX_ANSWER_TOKENS,
-) -> ScoredSpan:
-    """The span with the largest sum of log-probabilities, within one document.
-
-    Of equal ones the first counts, and of those the shortest.
-
-    Args:
-      start: `[n]`, logits of each token to be the first.
-      end: `[n]`, of each token to be the last.
-      document: int `[n]`, document of each token; -1 for those that are no answer.
-        There is at least one that may be.
-      most: tokens of an answer.
-    """
-    start, end = (_log_probabilities(x, document >= 0) for x in (start, end))
-    scores = span_scores(start, end, document, most=most)
-    first, more = np.unravel_index(np.argmax(scores), scores.shape)
-    return ScoredSpan(int(first), int(first + more), float(scores[first, more]))
-
-
-def span_scores(
-    start: np.ndarray, end: np.ndarray, document: np.ndarray, *, most: int
-) -> np.ndarray:
-    """The score of each span within one document, start + end; -inf for no answer.
-
-    Args:
-      start: `[n]`, of each token to be the first.
-      end: `[n]`, of each token to be the last.
-      document: see `best_span`.
-      most: tokens of an answer.
-
-    Returns:
-      float64 `[n, min(most, n)]`: by the first token, and by how many tokens later the
-      last one is.
-    """
-    n = len(document)
-    start, end = np.float64(start), np.float64(end)
-    scores = np.full((n, min(most, n)), -np.inf)
-    for more in range(scores.shape[1]):
-        first, last = document[: n - more], document[more:]
-        within = (first == last) & (first >= 0)
-        pairs = start[: n - more] + end[more:]
-        scores[: n - more, more] = np.where(within, pairs, -np.inf)
-    return scores
-
-
-def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
-    """float64 `[n]`, of the tokens that may be; -inf for the others."""
-    logits = np.where(is_answer, np.float64(logits), -np.inf)
-    return logits - np.logaddexp.reduce(logits)
 
 
 def answer_text(window: DocumentsWindow, span: ScoredSpan) -> str:
@@ -148,33 +70,6 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
       predictions: answers by record id.
     """
     return scoring.score({x["id"]: x["aliases"] for x in gold}, predictions)
-
-
-def gold_outputs(windows: Sequence[DocumentsWindow]) -> Outputs:
-    """Logits of a model that is sure of every label.
-
-    Raises:
-      ValueError: if a window has no gold answer.
-    """
-    require_gold(windows, official_gold)
-    n = len(windows[0].document) if windows else 0
-    return Outputs(*sure_places(windows, ("starts", "ends"), n))
-
-
-def sure_places(windows: Sequence[Window], labels: Sequence[str], n: int) -> np.ndarray:
-    """Logits `[labels, b, n]` that are sure of every place of some labels.
-
-    Args:
-      windows: with labels.
-      labels: their names: int32 `[k]`, places and then -1.
-      n: tokens.
-    """
-    made = np.zeros((len(labels), len(windows), n), np.float32)
-    for logits, name in zip(made, labels, strict=True):
-        for row, window in zip(logits, windows, strict=True):
-            places = window.labels[name]
-            row[places[places >= 0]] = SURE
-    return made
 
 
 def why_lost(windows: Sequence[DocumentsWindow], answer: str) -> Iterator[str]:

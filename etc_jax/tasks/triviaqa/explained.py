@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from etc_jax.datasets.explained import (
     Explained,
     ExplainedDocument,
-    Passage,
     Wording,
     any_of,
 )
-from etc_jax.tasks.triviaqa.decoding import Outputs, ScoredSpan, answer_text, best_spans
-from etc_jax.tasks.triviaqa.inputs import DocumentsWindow
-from etc_jax.tasks.triviaqa.names import Span
-from etc_jax.tasks.triviaqa.records import EvidenceDocument
+from etc_jax.datasets.spans import (
+    DocumentsWindow,
+    Outputs,
+    ScoredSpan,
+    marked_document,
+)
+from etc_jax.tasks.triviaqa.decoding import answer_text, best_spans
 
 WORDING = Wording(
     support="Found in",
@@ -51,33 +53,7 @@ def explain(
 def _documents(
     window: DocumentsWindow, span: ScoredSpan
 ) -> Iterator[ExplainedDocument]:
-    chosen, place = window.span_of(span.first, span.last)
+    chosen, characters = window.span_of(span.first, span.last)
     for number, document in enumerate(window.record.documents):
-        marked = place if number == chosen else (0, 0)
+        marked = characters if number == chosen else (0, 0)
         yield marked_document(document, marked, math.exp(span.score))
-
-
-def marked_document(
-    document: EvidenceDocument, place: Span, probability: float
-) -> ExplainedDocument:
-    """A document with the answer marked in its lines.
-
-    Args:
-      document: the text with its name.
-      place: characters of the answer; (0, 0) for none.
-      probability: of the answer.
-    """
-    lines = tuple(_lines(document.text, place, probability))
-    return ExplainedDocument(Passage(document.name), lines, paragraphs=True)
-
-
-def _lines(text: str, place: Span, probability: float) -> Iterator[Passage]:
-    """The lines of a text; those with a part of the answer have it marked."""
-    at = 0
-    for line in text.splitlines(keepends=True):
-        mark = max(place[0] - at, 0), min(place[1] - at, len(line.rstrip()))
-        at += len(line)
-        if mark[0] < mark[1]:
-            yield Passage(line.rstrip(), probability, True, (mark,))
-        elif line.strip():
-            yield Passage(line.rstrip())

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from etc_jax.datasets.spans import Span
 from etc_jax.scoring.triviaqa import normalize
-
-# (first, one past the last) character.
-Span = tuple[int, int]
 
 
 class Word(NamedTuple):
@@ -43,11 +41,11 @@ def words_of(text: str, limit: int | None = None) -> Iterator[Word]:
       limit: words that begin at this character or after it are left out.
     """
     lower = text.lower()
-    places: Sequence[int] = range(len(text))
+    indices: Sequence[int] = range(len(text))
     if len(lower) > len(text):
         # Lower-casing made two characters of one.
         lengths = [len(char.lower()) for char in text]
-        places = np.repeat(places, lengths).tolist()
+        indices = np.repeat(indices, lengths).tolist()
     blanked = lower.translate(_MARKS)
     for run in _RUN.finditer(blanked):
         at = run.start()
@@ -55,11 +53,11 @@ def words_of(text: str, limit: int | None = None) -> Iterator[Word]:
         # characters that are neither letters nor marks.
         for word in normalize(run.group()).split():
             at = blanked.index(word, at)
-            start = places[at]
+            start = indices[at]
             if limit is not None and start >= limit:
                 return
             at += len(word)
-            yield Word(word, start, places[at - 1] + 1)
+            yield Word(word, start, indices[at - 1] + 1)
 
 
 class AnswerNames:

@@ -14,7 +14,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import FLAG, OBJECT, STRING, Fields, anything, objects
@@ -25,19 +25,13 @@ from etc_jax.datasets.records import (
     Problems,
     read_records,
 )
+from etc_jax.datasets.spans import Document
 from etc_jax.scoring import triviaqa as scoring
 
 WIKIPEDIA, WEB = "Wikipedia", "Web"
 
 # Field of a question -> the folder that its files are in.
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
-
-
-class EvidenceDocument(NamedTuple):
-    """A text and the name of its file."""
-
-    name: str
-    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Record:
 
     id: str
     question: str
-    documents: tuple[EvidenceDocument, ...]
+    documents: tuple[Document, ...]
     aliases: tuple[str, ...] | None
 
 
@@ -110,25 +104,25 @@ def parse(value: Any, note: Note) -> Record:
     )
 
 
-def _documents(name: str, fields: Fields, note: Note) -> tuple[EvidenceDocument, ...]:
+def _documents(name: str, fields: Fields, note: Note) -> tuple[Document, ...]:
     listed = fields.get("Documents", objects)
     if not listed:
         raise BadRecordError("no document", f"{name!r} has none")
-    found: dict[str, EvidenceDocument] = {}
+    documents: dict[str, Document] = {}
     faults: list[BadRecordError] = []
     for document in listed:
         file, text = document.text("Filename"), _text_of(document)
         if isinstance(text, BadRecordError):
             faults.append(text.at(repr(name)))
-        elif file in found:
+        elif file in documents:
             note("document twice", f"{name!r}, {file!r}")
         else:
-            found[file] = EvidenceDocument(file, text)
-    if not found:
+            documents[file] = Document(file, text)
+    if not documents:
         raise faults[0]
     for fault in faults:
         note(fault.kind, fault.message)
-    return tuple(found.values())
+    return tuple(documents.values())
 
 
 def _text_of(document: Fields) -> str | BadRecordError:
@@ -196,20 +190,20 @@ def _head(path: str | os.PathLike) -> tuple[str, bool]:
     Raises:
       BadRecordError: if it is no release of a known one, with questions.
     """
-    found = dict(_heads(path))
+    head = dict(_heads(path))
     name = os.fspath(path)
-    if "Data" not in found:
+    if "Data" not in head:
         raise BadRecordError(
             "not a JSON array",
             f"{name}: no 'Data' with questions in it; give a file such as "
             "qa/wikipedia-dev.json",
         )
-    if (track := found.get("Domain")) not in (WIKIPEDIA, WEB):
+    if (track := head.get("Domain")) not in (WIKIPEDIA, WEB):
         raise BadRecordError(
             "unknown domain",
             f"{name}: 'Domain' is {track!r}, expected {WIKIPEDIA!r} or {WEB!r}",
         )
-    verified = Fields(found).get("VerifiedEval", FLAG, False)
+    verified = Fields(head).get("VerifiedEval", FLAG, False)
     return track, verified
 
 

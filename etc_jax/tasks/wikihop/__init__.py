@@ -15,29 +15,28 @@ grown by `sequence_inputs.TOKENS`; see `etc-jax convert grow`.
 import dataclasses
 
 from etc_jax.base import registry
+from etc_jax.datasets.choice_inputs import (
+    SIZES,
+    CandidateOptions,
+    CandidatesWindow,
+    features,
+    whole_length,
+)
+from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.scoring import wikihop as scoring
 from etc_jax.tasks.wikihop import sequence_inputs
-from etc_jax.tasks.wikihop.decoding import gold_outputs, official_gold, pool, rated
-from etc_jax.tasks.wikihop.explained import explain, pool_explained
-from etc_jax.tasks.wikihop.inputs import (
-    SIZES,
-    WikihopOptions,
-    WikihopWindow,
-    features,
-    whole_length,
-)
-from etc_jax.tasks.wikihop.records import Record, normal, parse, read
+from etc_jax.tasks.wikihop.explained import pool_explained
+from etc_jax.tasks.wikihop.records import Record, normal, official_gold, parse, read
 
 __all__ = [
     "SIZES",
     "DATA_SET",
+    "CandidateOptions",
+    "CandidatesWindow",
     "Record",
-    "WikihopOptions",
-    "WikihopWindow",
     "features",
-    "gold_outputs",
     "normal",
     "parse",
     "read",
@@ -51,7 +50,7 @@ STRUCTURED = Form(
     explain=explain,
     pool=pool,
     pool_explained=pool_explained,
-    gold_outputs=gold_outputs,
+    gold_outputs=gold_outputs_of(official_gold),
     whole_length=whole_length,
 )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from etc_jax.datasets.choices import Rated, mean_logits
 from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import (
     Explained,
@@ -14,9 +13,8 @@ from etc_jax.datasets.explained import (
     Wording,
     ranked,
 )
+from etc_jax.datasets.mentions import by_words
 from etc_jax.datasets.offsets import TokenizedText
-from etc_jax.tasks.mentions import by_words
-from etc_jax.tasks.wikihop.decoding import Rated, Windows, mean_logits, rated
 from etc_jax.tasks.wikihop.records import Record
 
 WORDING = Wording(
@@ -27,27 +25,14 @@ WORDING = Wording(
 )
 
 
-def explain(
-    logits: np.ndarray, windows: Windows, setting: None = None
-) -> list[tuple[Record, Rated]]:
-    """What `pool_explained` needs of each window: its record, and its candidates.
-
-    Raises:
-      ValueError: if the logits are not of these windows.
-    """
-    del setting
-    of_windows = rated(logits, windows)
-    return [(w.record, said) for w, said in zip(windows, of_windows, strict=True)]
-
-
 def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """The candidates by their mean logits, and the documents with mentions of the best.
 
     Args:
-      seen: of all windows of a record, as `explain` gives it.
+      seen: of all windows of a record, as `choices.explain` gives it.
     """
     record = seen[0][0]
-    probabilities = softmax(mean_logits([said for _, said in seen]))
+    probabilities = softmax(mean_logits([ratings for _, ratings in seen]))
     candidates = ranked(record.candidates, probabilities, {record.answer})
     answer = candidates[0].text
     return Explained(

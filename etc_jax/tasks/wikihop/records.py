@@ -95,3 +95,10 @@ def _label(name: str, answer: str, candidates: Sequence[str]) -> int:
             "answer is no candidate", f"{name!r}: {answer!r} is not in {forms[:5]}..."
         )
     return forms.index(normal(answer))
+
+
+def official_gold(record: Record) -> dict[str, str] | None:
+    """What scoring needs of a record; None without a gold answer."""
+    if record.answer is None:
+        return None
+    return {"id": record.id, "answer": record.answer}

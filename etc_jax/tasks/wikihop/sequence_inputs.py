@@ -131,13 +131,13 @@ def _window(
     text_types = [int(len(between) == 1)] * len(part)
     types = filled(sizes.input_length, 0, text_types, len(before))
     fields = parts_of(sizes, [*before, *part], range(len(head.ids)), types)
-    places = filled(sizes.global_length, -1, head.candidates)
+    positions = filled(sizes.global_length, -1, head.candidates)
     label = -1 if record.label is None else record.label
     return WikihopSequence(
         record=record,
         labels={"candidate": np.array(label, np.int32)},
         unusable="no gold answer" if record.label is None else None,
-        extra={"candidates": places},
+        extra={"candidates": positions},
         **fields,
     )
 

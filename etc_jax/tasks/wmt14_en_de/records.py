@@ -124,24 +124,24 @@ def _detokenizer(language: str):
 def partners(path: str | os.PathLike) -> list[pathlib.Path]:
     """The other file of the pair that a file is of; [] if there is none."""
     path = pathlib.Path(path)
-    found = _NAME.fullmatch(path.name)
-    if found is None:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
         return []
-    [other] = {*LANGUAGES} - {found[2]}
-    plain = path.with_name(f"{found[1]}.{other}")
+    [other] = {*LANGUAGES} - {match[2]}
+    plain = path.with_name(f"{match[1]}.{other}")
     packed = plain.with_name(f"{plain.name}.gz")
     # As the one that is given, if there are both.
-    either = (packed, plain) if found[3] else (plain, packed)
+    either = (packed, plain) if match[3] else (plain, packed)
     return [file for file in either if file.is_file()][:1]
 
 
 def _each_pair_once(paths: Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
     """The files, without those whose partner stands before them."""
-    kept: list[str | os.PathLike] = []
+    chosen: list[str | os.PathLike] = []
     for path in paths:
-        if not {*partners(path)} & {*map(pathlib.Path, kept)}:
-            kept.append(path)
-    return kept
+        if not {*partners(path)} & {*map(pathlib.Path, chosen)}:
+            chosen.append(path)
+    return chosen
 
 
 def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
@@ -162,13 +162,13 @@ def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     if has_objects(path):
         yield from read_lines(path)
         return
-    if (found := _NAME.fullmatch(path.name)) is None:
+    if (match := _NAME.fullmatch(path.name)) is None:
         raise BadRecordError(
             "unknown file",
             f"{path}: expected a name that ends in .en, .de or .jsonl, or one of these "
             "and .gz; write files of another form, such as .sgm, as lines first",
         )
-    stem, language = found[1], found[2]
+    stem, language = match[1], match[2]
     [other] = {*LANGUAGES} - {language}
     if not (others := partners(path)):
         raise BadRecordError(
@@ -183,10 +183,11 @@ def _of_pair(stem: str, files: dict[str, pathlib.Path]) -> Iterator[tuple[int, A
     # Before any comes out: lines that have shifted are not translations.
     counts = {file: sum(1 for _ in _lines(file)) for file in files.values()}
     if len(set(counts.values())) > 1:
-        said = " and ".join(f"{file} has {n} lines" for file, n in counts.items())
+        lengths = " and ".join(f"{file} has {n} lines" for file, n in counts.items())
         raise BadRecordError(
             "file cut short",
-            f"{said}; expected a line of one for each of the other: fetch both again",
+            f"{lengths}; expected a line of one for each of the other: fetch both "
+            "again",
         )
     for of_languages in zip(*map(_lines, files.values()), strict=True):
         number = of_languages[0][0]

@@ -245,9 +245,9 @@ class Checkpointer:
             return None
         if self._work is not None:
             self._notice()
-        own, self._fault = self._fault, None
+        local_fault, self._fault = self._fault, None
         # Process 0 has listed the files or has not: that alone decides.
-        fault, *_ = distributed.exchange(own)
+        fault, *_ = distributed.exchange(local_fault)
         if fault is not None:
             self._writer.close()
             self._writer = Writer()
@@ -255,8 +255,10 @@ class Checkpointer:
                 self._report(fault)
             else:  # once more, as no thread of Orbax makes folders any longer
                 self._folder.remove_remains(self._begun)
-        elif own is not None:
-            _LOG.warning("checkpoint %d is whole, but here: %s", self._begun, own)
+        elif local_fault is not None:
+            _LOG.warning(
+                "checkpoint %d is whole, but here: %s", self._begun, local_fault
+            )
         self._begun = None
         return fault
 

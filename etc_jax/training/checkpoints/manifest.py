@@ -109,13 +109,13 @@ def verify(folder: epath.PathLike) -> str | None:
         expected = _list_in(folder)
     except ValueError as error:
         return f"{NAME} cannot be read ({error})"
-    there = _listed_files(folder)
+    files = _listed_files(folder)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        faults = pool.map(lambda item: _fault(*item, there), expected.items())
+        faults = pool.map(lambda item: _fault(*item, files), expected.items())
         for fault in filter(None, faults):
             pool.shutdown(wait=False, cancel_futures=True)
             return fault
-    if strays := sorted(there.keys() - expected.keys()):
+    if strays := sorted(files.keys() - expected.keys()):
         return f"file {strays[0]} is not in {NAME}"
     return None
 
@@ -138,16 +138,16 @@ def strays(folder: epath.PathLike) -> list[epath.Path]:
       OSError: if the storage cannot be read.
     """
     folder = epath.Path(folder)
-    there, expected = _listed_files(folder), _list_in(folder)
-    return [there[name] for name in sorted(there.keys() - expected.keys())]
+    files, expected = _listed_files(folder), _list_in(folder)
+    return [files[name] for name in sorted(files.keys() - expected.keys())]
 
 
-def _fault(name: str, wanted: tuple[int, int], there: dict) -> str | None:
+def _fault(name: str, wanted: tuple[int, int], files: dict) -> str | None:
     size, crc = wanted
-    if name not in there:
+    if name not in files:
         return f"file {name} is missing"
-    if (length := there[name].stat().length) != size:
+    if (length := files[name].stat().length) != size:
         return f"file {name} has {length} bytes, expected {size}"
-    if _crc32(there[name]) != crc:
+    if _crc32(files[name]) != crc:
         return f"file {name} differs from its checksum"
     return None

@@ -56,12 +56,12 @@ class ModelFolder(NamedTuple):
 
 
 def find(
-    place: str | os.PathLike, *, named: str = "the model", download: bool = False
+    source: str | os.PathLike, *, named: str = "the model", download: bool = False
 ) -> ModelFolder:
     """The folder of a model: quick, no weights are read.
 
     Args:
-      place: folder of a run or of one of its checkpoints, of a converted model, or of
+      source: folder of a run or of one of its checkpoints, of a converted model, or of
         Hugging Face or sentence-transformers; or the name of a repository in the cache
         of Hugging Face. A folder of that path comes first.
       named: what gave the place, for errors.
@@ -70,7 +70,7 @@ def find(
     Raises:
       ValueError: if there is no model. Whether files are whole is not looked at.
     """
-    root = places.folder_of(place, named=named, download=download)
+    root = places.folder_of(source, named=named, download=download)
     path = epath.Path(sentence_folder.transformer_in(root).resolve())
     if native.exists(path):  # an exported one has the config.json of its run
         kind = Kind.CONVERTED

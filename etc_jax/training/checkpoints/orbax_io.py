@@ -47,20 +47,20 @@ class Writer:
             active_processes=set(range(count)) if count > 1 else None,
             barrier_sync_key_prefix=name,
         )
-        own = {"multiprocessing_options": processes}
+        options = {"multiprocessing_options": processes}
         handlers = {
-            _STATE_ITEM: ocp.StandardCheckpointHandler(**own),
-            DATA_ITEM: ocp.JsonCheckpointHandler(DATA_FILE, **own),
+            _STATE_ITEM: ocp.StandardCheckpointHandler(**options),
+            DATA_ITEM: ocp.JsonCheckpointHandler(DATA_FILE, **options),
         }
         self._orbax = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(
-                composite_options=ocp.CompositeOptions(**own), **handlers
+                composite_options=ocp.CompositeOptions(**options), **handlers
             ),
             async_options=ocp.options.AsyncOptions(
                 timeout_secs=TIMEOUT_SECS,
                 barrier_sync_fn=self._meeting.wait if count > 1 else None,
             ),
-            **own,
+            **options,
         )
 
     def start(self, folder: epath.Path, state: Any, data: dict[str, Any]) -> None:

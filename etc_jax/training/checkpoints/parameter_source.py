@@ -116,13 +116,13 @@ class _WholeModel(ParameterSource):
         return leaves_of(self._params)
 
     def read(self, wanted: Any) -> dict[str, jax.Array]:
-        def place(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        def on_devices(path: str, leaf: jax.ShapeDtypeStruct) -> jax.Array:
             whole = self._params[path]
             return jax.make_array_from_callback(
                 leaf.shape, leaf.sharding, lambda index: whole[index]
             )
 
-        return {path: place(path, leaf) for path, leaf in flatten(wanted).items()}
+        return {path: on_devices(path, leaf) for path, leaf in flatten(wanted).items()}
 
 
 class SavedModel(_WholeModel):
@@ -145,41 +145,41 @@ class HuggingFaceModel(_WholeModel):
         return native.section_of(hugging_face.read_config(self.folder))
 
 
-def find(place: epath.PathLike, *, named: str) -> ParameterSource:
+def find(source: epath.PathLike, *, named: str) -> ParameterSource:
     """The parameters that a path means: quick, their files are not read.
 
     Args:
-      place: see `model_folder.find`; of a run the newest finished checkpoint is meant.
+      source: see `model_folder.find`; of a run the newest finished checkpoint is meant.
       named: what gave the path, for the message.
 
     Raises:
       UserError: if there is nothing.
     """
-    local_folder(place, named=named)
+    local_folder(source, named=named)
     try:
-        return of_folder(model_folder.find(place, named=named), named=named)
+        return of_folder(model_folder.find(source, named=named), named=named)
     except ValueError as error:
         raise UserError(str(error)) from error
 
 
-def of_folder(found: ModelFolder, *, named: str = "the model") -> ParameterSource:
+def of_folder(folder: ModelFolder, *, named: str = "the model") -> ParameterSource:
     """The parameters of a folder.
 
     Args:
-      found: the folder.
+      folder: the folder.
       named: what gave it, for the message.
 
     Raises:
       UserError: if it is a run without a finished checkpoint.
     """
-    if found.kind is not Kind.RUN:
-        return _SOURCES[found.kind](found.path)
-    there = CheckpointFolder(found.path)
-    if finished := there.finished():
-        return RunCheckpoint(there.path(finished[0]))
+    if folder.kind is not Kind.RUN:
+        return _SOURCES[folder.kind](folder.path)
+    checkpoints = CheckpointFolder(folder.path)
+    if finished := checkpoints.finished():
+        return RunCheckpoint(checkpoints.path(finished[0]))
     raise UserError(
-        f"{named} is {found.path}, a run, but there is no finished checkpoint in it, "
-        f"no {found.path / FOLDER}/STEP/{manifest.NAME}; name another folder"
+        f"{named} is {folder.path}, a run, but there is no finished checkpoint in it, "
+        f"no {folder.path / FOLDER}/STEP/{manifest.NAME}; name another folder"
     )
 
 

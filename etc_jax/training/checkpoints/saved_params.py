@@ -79,17 +79,17 @@ def _chosen(path: epath.Path, step: int | None) -> epath.Path:
             )
         return _whole([path], path)
     run = CheckpointFolder(path)
-    there = run.finished()
-    if not there:
+    steps = run.finished()
+    if not steps:
         raise UserError(
             f"no finished checkpoint at {path}: neither {manifest.NAME} nor "
             f"{FOLDER}/STEP/{manifest.NAME} is there; name the folder of a run, or of "
             "one of its checkpoints"
         )
     if step is None:
-        return _whole([run.path(s) for s in there], path)
-    if step not in there:
-        listed = ", ".join(map(str, sorted(there)))
+        return _whole([run.path(s) for s in steps], path)
+    if step not in steps:
+        listed = ", ".join(map(str, sorted(steps)))
         raise UserError(
             f"no finished checkpoint of step {step} in {path}; of: {listed}"
         )

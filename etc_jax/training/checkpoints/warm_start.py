@@ -71,10 +71,10 @@ class _Start(NamedTuple):
     def part_of(self, flat: Mapping[str, Any]) -> dict[str, Any]:
         """What is of this model among {path in the run: value}, by paths in it."""
         if self.below:
-            mine = [path for path in flat if path.startswith(self.below)]
+            paths = [path for path in flat if path.startswith(self.below)]
         else:
-            mine = [path for path in flat if not path.startswith(f"{HELPERS}/")]
-        return {path.removeprefix(self.below): flat[path] for path in mine}
+            paths = [path for path in flat if not path.startswith(f"{HELPERS}/")]
+        return {path.removeprefix(self.below): flat[path] for path in paths}
 
 
 def _starts(config: Config) -> Iterator[_Start]:
@@ -115,8 +115,8 @@ def check(config: Config, workdir: epath.PathLike) -> None:
     """
     if not (starts := list(_starts(config))):
         return
-    own = CheckpointFolder(local_folder(workdir, named="--workdir"))
-    if own.last_step is None:
+    checkpoints = CheckpointFolder(local_folder(workdir, named="--workdir"))
+    if checkpoints.last_step is None:
         for start in starts:
             source = parameter_source.find(start.folder, named=start.field)
             _check_model(start, source)
@@ -125,20 +125,20 @@ def check(config: Config, workdir: epath.PathLike) -> None:
 def _check_model(start: _Start, source: ParameterSource) -> None:
     """Raises UserError if the models differ in a field that no shape shows."""
     try:
-        there, here = _json(source.model()), _json(start.recorded())
+        source_fields, own_fields = _json(source.model()), _json(start.recorded())
     except ValueError as error:
         raise UserError(f"{start.field}: {error}") from error
-    if not there:
+    if not source_fields:
         _LOG.warning("%s does not say of which model it is", source.folder)
         return
-    if unknown := sorted(set(start.changes) - {*here, *there}):
+    if unknown := sorted(set(start.changes) - {*own_fields, *source_fields}):
         raise UserError(
             f"checkpoint.init_from_changes has {unknown[0]!r}, no field of the model; "
-            f"{suggestion(unknown[0], here)}"
+            f"{suggestion(unknown[0], own_fields)}"
         )
     wrong = [
         f"{start.named(name)}: {then!r} there, {now!r} here"
-        for name, then, now in _unseen(type(start.model), there, here)
+        for name, then, now in _unseen(type(start.model), source_fields, own_fields)
         if then != now and name not in start.changes
     ]
     if wrong:
@@ -156,18 +156,18 @@ def _check_model(start: _Start, source: ParameterSource) -> None:
         )
 
 
-def _unseen(model: type, there: Mapping, here: Mapping) -> Iterator[tuple]:
+def _unseen(model: type, source: Mapping, target: Mapping) -> Iterator[tuple]:
     """(field, value there, value here) of what no shape shows."""
-    yield "family", there.get("family"), here["family"]
-    if there.get("family") == here["family"]:
+    yield "family", source.get("family"), target["family"]
+    if source.get("family") == target["family"]:
         # A field that there was not yet has had its default; one that is no more is of
         # another version.
         defaults = _json({f.name: f.default for f in dataclasses.fields(model)})
-        there = defaults | dict(there)
-        names = [*must_agree(model), *sorted(there.keys() - here.keys())]
+        source = defaults | dict(source)
+        names = [*must_agree(model), *sorted(source.keys() - target.keys())]
     else:
-        names = [name for name in must_agree(model) if name in there]
-    yield from ((n, there.get(n, _ABSENT), here.get(n, _ABSENT)) for n in names)
+        names = [name for name in must_agree(model) if name in source]
+    yield from ((n, source.get(n, _ABSENT), target.get(n, _ABSENT)) for n in names)
 
 
 def _json(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def start_from(plan: Plan, state: TrainState) -> TrainState:
 def _loaded(start: _Start, plan: Plan) -> dict[str, jax.Array]:
     """{path in the run: array} of what is taken from a folder."""
     # Process 0 decides: a run that goes on may save another one meanwhile.
-    place = from_first(lambda: str(_verified(start)))
-    source = parameter_source.find(place, named=start.field)
+    checkpoint = from_first(lambda: str(_verified(start)))
+    source = parameter_source.find(checkpoint, named=start.field)
     abstract = start.part_of(flatten(plan.state.params))
 
     def load() -> Mapping[str, Any]:
@@ -286,10 +286,10 @@ def _check(
 
 def _decided_by(start: _Start, source: ParameterSource) -> str:
     """The fields of the model that differ from those the checkpoint was made with."""
-    there, here = flat_items(source.model()), flat_items(start.recorded())
+    old, new = flat_items(source.model()), flat_items(start.recorded())
     both = {
-        name: (there.get(name, _ABSENT), here.get(name, _ABSENT))
-        for name in sorted(there.keys() | here.keys())
+        name: (old.get(name, _ABSENT), new.get(name, _ABSENT))
+        for name in sorted(old.keys() | new.keys())
     }
     fields = [
         f"{start.named(name)}: {then!r} there, {now!r} here"

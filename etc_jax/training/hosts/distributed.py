@@ -68,13 +68,13 @@ def start(environ: Mapping[str, str] = os.environ) -> None:
     Raises:
       UserError: if variables are wrong, or the processes do not find each other.
     """
-    place = detect(environ)
+    rank = detect(environ)
     # It would take SIGTERM away from `PreemptionGuard`.
     jax.config.update("jax_enable_preemption_service", False)
-    if place is None:
+    if rank is None:
         _meet_as_jax_finds()
-    elif place.processes > 1:
-        _meet(place.source, place, environ.get(_BIND))
+    elif rank.processes > 1:
+        _meet(rank.source, rank, environ.get(_BIND))
     if several():
         # For CPUs alone; no device has been touched yet.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -99,21 +99,21 @@ def _meet_as_jax_finds() -> None:
 def _as_jax_counts() -> int:
     """The processes of the cluster that `jax.distributed.initialize` would find."""
     usual = (env for env in ClusterEnv._cluster_types if not env.opt_in_only_method)
-    there = (env.get_process_count() for env in usual if env.is_env_present())
-    return next(there, 1)
+    counts = (env.get_process_count() for env in usual if env.is_env_present())
+    return next(counts, 1)
 
 
-def _meet(source: str, place: ProcessRank | None, bind: str | None) -> None:
+def _meet(source: str, rank: ProcessRank | None, bind: str | None) -> None:
     arguments: dict[str, Any] = {}
-    if place is not None:
-        bind = bind or place.coordinator
-        if place.process == 0:
+    if rank is not None:
+        bind = bind or rank.coordinator
+        if rank.process == 0:
             _check_can_listen(bind)
         arguments = {
-            "coordinator_address": place.coordinator,
-            "num_processes": place.processes,
-            "process_id": place.process,
-            "local_device_ids": place.devices,
+            "coordinator_address": rank.coordinator,
+            "num_processes": rank.processes,
+            "process_id": rank.process,
+            "local_device_ids": rank.devices,
             "cluster_detection_method": "deactivate",
             "coordinator_bind_address": bind,
         }
@@ -336,8 +336,8 @@ def check_same(what: str, values: Mapping[str, Any], *, advice: str) -> None:
     Raises:
       UserError: on every process, with both values of the first that differ.
     """
-    mine = {"number of processes": _count(), **values}
-    received = exchange(mine)
+    local = {"number of processes": _count(), **values}
+    received = exchange(local)
     first = next(received)
     # What is missing differs too: not None, which a value can be.
     absent = "(absent)"

@@ -66,10 +66,10 @@ def _from_torchrun(environ: Mapping[str, str]) -> ProcessRank:
 
 def _all_of(names: tuple[str, ...], environ: Mapping[str, str]) -> list[str]:
     if missing := [name for name in names if not environ.get(name)]:
-        there = ", ".join(name for name in names if environ.get(name)) or "none"
+        present = ", ".join(name for name in names if environ.get(name)) or "none"
         raise UserError(
             f"of the variables {', '.join(names)}, which say where the processes of "
-            f"a run meet, {', '.join(missing)} is missing (set: {there}); set all of "
+            f"a run meet, {', '.join(missing)} is missing (set: {present}); set all of "
             "them for each process, or unset them to train with one"
         )
     return [environ[name] for name in names]

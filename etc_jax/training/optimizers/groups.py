@@ -63,14 +63,14 @@ class _Learnt:
 
     def put(self, update: jax.Array) -> jax.Array:
         """The update of the whole array by that of the rows that are learnt."""
-        factor, beside = self.factor, update.ndim - 1
+        factor, other_axes = self.factor, update.ndim - 1
         if isinstance(factor, np.ndarray):
-            factor = jnp.asarray(factor, update.dtype).reshape(-1, *[1] * beside)
+            factor = jnp.asarray(factor, update.dtype).reshape(-1, *[1] * other_axes)
         update = update * factor
         if self._is_whole:
             return update
         rows = (self.start, self.total - self.stop)
-        return jnp.pad(update, [rows, *[(0, 0)] * beside])
+        return jnp.pad(update, [rows, *[(0, 0)] * other_axes])
 
 
 def trained_only(groups: Groups) -> Callable[[Any], Any]:
@@ -81,9 +81,9 @@ def trained_only(groups: Groups) -> Callable[[Any], Any]:
     """
 
     def cut(params: Any) -> Any:
-        found = _resolve(groups, params)
+        learnt = _resolve(groups, params)
         flat = flatten(params)
-        return unflatten({path: part.cut(flat[path]) for path, part in found.items()})
+        return unflatten({path: part.cut(flat[path]) for path, part in learnt.items()})
 
     return cut if groups else lambda params: params
 
@@ -108,13 +108,13 @@ def with_groups(
     cut = trained_only(groups)
 
     def update(updates, state, params=None):
-        found = _resolve(groups, updates)
+        parts = _resolve(groups, updates)
         learnt, state = tx.update(
             cut(updates), state, params if params is None else cut(params)
         )
         learnt = flatten(learnt)
         whole = {
-            path: found[path].put(learnt[path]) if path in found else jnp.zeros_like(x)
+            path: parts[path].put(learnt[path]) if path in parts else jnp.zeros_like(x)
             for path, x in flatten(updates).items()
         }
         return unflatten(whole), state
@@ -124,8 +124,8 @@ def with_groups(
 
 def _split(pattern: str) -> tuple[str, str]:
     """(regular expression, rows such as "[512:]" or "")."""
-    found = _ROWS.search(pattern)
-    return (pattern[: found.start()], found[0]) if found else (pattern, "")
+    match = _ROWS.search(pattern)
+    return (pattern[: match.start()], match[0]) if match else (pattern, "")
 
 
 def _resolve(groups: Groups, params: Mapping[str, Any]) -> dict[str, _Learnt]:
@@ -142,14 +142,14 @@ def _resolve(groups: Groups, params: Mapping[str, Any]) -> dict[str, _Learnt]:
     for (pattern, _), is_used in zip(groups, used, strict=True):
         if not is_used:
             raise UserError(_without_effect(groups, pattern, list(factors)))
-    found = {path: _learnt(path, of_rows) for path, of_rows in factors.items()}
-    found = {path: part for path, part in found.items() if part is not None}
-    if not found:
+    learnt = {path: _learnt(path, of_rows) for path, of_rows in factors.items()}
+    learnt = {path: part for path, part in learnt.items() if part is not None}
+    if not learnt:
         raise UserError(
             "optimizer.groups has the factor 0 for every parameter: nothing would be "
             "learnt"
         )
-    return found
+    return learnt
 
 
 def _factors(groups: Groups, path: str, shape: tuple[int, ...], used: list[bool]):
@@ -181,16 +181,16 @@ def _learnt(path: str, factors: np.ndarray) -> _Learnt | None:
             f"optimizer.groups freezes rows of {path} between others that are learnt; "
             "let those that are learnt stand together"
         )
-    found = factors[start:stop]
-    same = bool((found == found[0]).all())
-    return _Learnt(start, stop, len(factors), float(found[0]) if same else found)
+    chosen = factors[start:stop]
+    same = bool((chosen == chosen[0]).all())
+    return _Learnt(start, stop, len(factors), float(chosen[0]) if same else chosen)
 
 
 def _without_effect(groups: Groups, pattern: str, paths: list[str]) -> str:
     expression, rows = _split(pattern)
     if any(_matches(expression, path) for path in paths):
-        there = "has no such rows, or an earlier row of the table has taken them"
-        return f"optimizer.groups: what {pattern!r} matches {there}"
+        reason = "has no such rows, or an earlier row of the table has taken them"
+        return f"optimizer.groups: what {pattern!r} matches {reason}"
     near = difflib.get_close_matches(expression, paths, n=3, cutoff=0.3)
     return (
         f"optimizer.groups: {pattern!r} matches the end of no parameter's path; there "

@@ -33,12 +33,12 @@ class Traffic:
     """Collectives of one kind.
 
     Attributes:
-      places: in the program.
+      instructions: in the program.
       runs: of one step; a loop whose length the text does not give counts as one pass.
       result_bytes: on one device, of all runs together.
     """
 
-    places: int
+    instructions: int
     runs: int
     result_bytes: int
 
@@ -64,15 +64,17 @@ def count(text: str) -> dict[str, Traffic]:
     """
     parts = _computations(text)
     runs = _runs(parts)
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    largest: dict[tuple[str, str], tuple[int, int]] = {}
     for name, part in parts.items():
         for kind, channel, size in _collectives(name, part.lines):
-            before = found.get((kind, channel), (0, 0))
-            found[kind, channel] = max(before, (runs[name], size))
+            before = largest.get((kind, channel), (0, 0))
+            largest[kind, channel] = max(before, (runs[name], size))
     return {
-        kind: Traffic(len(own), sum(r for r, _ in own), sum(r * s for r, s in own))
+        kind: Traffic(
+            len(of_kind), sum(r for r, _ in of_kind), sum(r * s for r, s in of_kind)
+        )
         for kind in KINDS
-        if (own := [value for (k, _), value in found.items() if k == kind])
+        if (of_kind := [value for (k, _), value in largest.items() if k == kind])
     }
 
 
@@ -133,21 +135,21 @@ def _passes(line: str, condition: list[str]) -> int:
         re.search(r" compare\([^,]*, %?([\w.\-]+)\), direction=LT", text)
         for text in condition
     ]
-    known = [constants[m[1]] for m in ends if m and m[1] in constants]
-    return known[0] if len(known) == 1 else 1
+    bounds = [constants[m[1]] for m in ends if m and m[1] in constants]
+    return bounds[0] if len(bounds) == 1 else 1
 
 
 def _collectives(name: str, lines: list[str]) -> Iterator[tuple[str, str, int]]:
     """(kind, what distinguishes it from others, result bytes) in one computation."""
     for line in lines[1:]:
         match = _INSTRUCTION.match(line)
-        found = match and _COLLECTIVE.fullmatch(match["op"])
-        if not found:
+        operation = match and _COLLECTIVE.fullmatch(match["op"])
+        if not operation:
             continue
-        kind, result = found[1], match["result"]
+        kind, result = operation[1], match["result"]
         if kind == "all-reduce" and name.startswith("all-reduce-scatter"):
             kind, result = "reduce-scatter", lines[0].rpartition("->")[2]
-        size = _bytes(result, last_only=bool(found[2]) and kind != "all-reduce")
+        size = _bytes(result, last_only=bool(operation[2]) and kind != "all-reduce")
         channel = re.search(r"\bchannel_id=(\d+)", line)
         yield kind, channel[1] if channel else match["name"], size
 

@@ -61,8 +61,8 @@ def root() -> pathlib.Path:
     Raises:
       RuntimeError: if the user has no home.
     """
-    if given := os.environ.get(VARIABLE):
-        return pathlib.Path(given).expanduser().absolute()
+    if configured := os.environ.get(VARIABLE):
+        return pathlib.Path(configured).expanduser().absolute()
     shared = os.environ.get("XDG_CACHE_HOME", "")
     # By that convention a relative path is no path.
     base = pathlib.Path(shared) if os.path.isabs(shared) else None
@@ -94,13 +94,13 @@ def _own() -> str | None:
 
 def _not_mine(path: pathlib.Path) -> str | None:
     """Why somebody else could have put code into a folder."""
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         return "is a link or a file, not a folder"
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid}, and you are {os.geteuid()}"
-    if found.st_mode & _OTHERS_WRITE:
-        return f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+    if status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, and you are {os.geteuid()}"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"can be written by others (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
@@ -131,9 +131,9 @@ def _processor() -> str:
 def _trim(folder: pathlib.Path) -> None:
     """Removes the oldest entries of a folder that has grown too large."""
     files = [(path, path.stat()) for path in folder.iterdir() if path.is_file()]
-    total = sum(found.st_size for _, found in files)
-    for path, found in sorted(files, key=lambda file: file[1].st_mtime):
+    total = sum(status.st_size for _, status in files)
+    for path, status in sorted(files, key=lambda file: file[1].st_mtime):
         if total <= MOST_BYTES:
             return
         path.unlink(missing_ok=True)
-        total -= found.st_size
+        total -= status.st_size

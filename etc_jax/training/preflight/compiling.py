@@ -65,8 +65,8 @@ def announced(what: str, *program: object, done: str = "compiled in") -> Iterato
     """
     key = _digest(program)
     last = _kept().get(key, 0)
-    known = f", {_seconds(last)} last time" if last >= _SHORT_SECS else ""
-    _LOG.info("compiling %s%s ...", what, known)
+    estimate = f", {_seconds(last)} last time" if last >= _SHORT_SECS else ""
+    _LOG.info("compiling %s%s ...", what, estimate)
     began = time.perf_counter()
     yield
     secs = time.perf_counter() - began
@@ -97,8 +97,8 @@ def _kept() -> dict[str, float]:
     """{digest: seconds}, the newest ones last; {} if there is no such file."""
     path = _file()
     try:
-        found = {} if path is None else strict_json.loads(path.read_text())
-        return {str(key): float(secs) for key, secs in found.items()}
+        times = {} if path is None else strict_json.loads(path.read_text())
+        return {str(key): float(secs) for key, secs in times.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -110,10 +110,10 @@ def _keep(key: str, secs: float) -> None:
     path = _file()
     if path is None:
         return
-    kept = _kept()
-    kept.pop(key, None)
-    kept[key] = round(secs, 2)
-    newest = dict(list(kept.items())[-MOST_KEPT:])
+    times = _kept()
+    times.pop(key, None)
+    times[key] = round(secs, 2)
+    newest = dict(list(times.items())[-MOST_KEPT:])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)  # as jax makes it
         write_whole(path, json.dumps(newest))

@@ -38,8 +38,8 @@ class Memory:
 
     @property
     def total(self) -> int:
-        kept = self.arguments + self.outputs - self.aliased
-        return kept + self.temporaries + self.program
+        persistent = self.arguments + self.outputs - self.aliased
+        return persistent + self.temporaries + self.program
 
 
 @dataclasses.dataclass(frozen=True)

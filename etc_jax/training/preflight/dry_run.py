@@ -69,8 +69,8 @@ def dry_run(
         lambda: None if workdir is None else workdir_lib.check(config, workdir),
         lambda: check_extras(config),
     )
-    with _job_folder(folder) as place:
-        job = make_job(config, place)
+    with _job_folder(folder) as job_folder:
+        job = make_job(config, job_folder)
         plan = make_plan(config, job, mesh, check_batches=config.train.check_batches)
         sections, problems = _examine(plan, compiles)
     if folder is not None:
@@ -174,7 +174,7 @@ def _collectives_text(text: str) -> str:
     lines = ["Collectives of one step: places in the program, runs, bytes of results"]
     for kind, traffic in collectives.count(text).items():
         lines.append(
-            f"{kind:18} {traffic.places:6,} {traffic.runs:8,} "
+            f"{kind:18} {traffic.instructions:6,} {traffic.runs:8,} "
             f"{traffic.result_bytes / MiB:12,.1f} MiB"
         )
     return "\n  ".join(lines if len(lines) > 1 else ["Collectives: none"])

@@ -266,9 +266,9 @@ def _checked_batches(config, job, mesh, count: int) -> tuple[Any, float | None]:
             break
         batch = _batch_at(job, step, rows)
         first = batch if step == 0 else first
-        found = [*_wrong_rows(batch, rows), *_other_shapes(first, batch)]
-        found += [] if found else job.check_batch(batch)
-        problems = [f"step {step}: {problem}" for problem in found]
+        wrong = [*_wrong_rows(batch, rows), *_other_shapes(first, batch)]
+        wrong += [] if wrong else job.check_batch(batch)
+        problems = [f"step {step}: {problem}" for problem in wrong]
         if problems:  # the next batches would mostly say the same
             break
         if job.useful_flops is not None:

@@ -93,10 +93,10 @@ def devices(name: str) -> list[jax.Device]:
     with _environment():
         _wait_for_lock()
         try:
-            found = topologies.get_topology_desc(name, platform="tpu", **options)
+            topology = topologies.get_topology_desc(name, platform="tpu", **options)
         except jax.errors.JaxRuntimeError as error:
             raise UserError(_refused(name, str(error))) from error
-    return list(found.devices)
+    return list(topology.devices)
 
 
 def _refused(name: str, message: str) -> str:

@@ -47,8 +47,8 @@ def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:
       MissingExtraError: if matplotlib is not installed.
     """
     module = needed("matplotlib.figure", extra="plot", to="draw")
-    made = module.Figure(figsize=(width, height), layout="constrained", dpi=100)
-    return made, made.subplots(1, columns)
+    figure = module.Figure(figsize=(width, height), layout="constrained", dpi=100)
+    return figure, figure.subplots(1, columns)
 
 
 def draw_panels(

@@ -145,17 +145,17 @@ def _tidy(path: pathlib.Path, stays: Callable[[float, Any], bool]) -> None:
     if not path.exists():
         return
     content = path.read_bytes()
-    kept, unreadable = [], []
+    lines, unreadable = [], []
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         event = _event(line)
         if event is None:
             if line.strip():
                 unreadable.append((number, line))
         elif stays(*event):
-            kept.append(line)
+            lines.append(line)
     if unreadable:
         _put_aside(path, unreadable)
-    left = b"".join(kept)
+    left = b"".join(lines)
     if content.startswith(left):
         os.truncate(path, len(left))  # needs no space
     else:

@@ -55,14 +55,14 @@ class _Run(Sink):
     def __init__(self, config: Config, folder: pathlib.Path):
         project = config.train.wandb_project
         package = _package(project)
-        kept = folder / ID_FILE
-        if not kept.exists():
-            kept.write_text(uuid.uuid4().hex[:16])
+        id_file = folder / ID_FILE
+        if not id_file.exists():
+            id_file.write_text(uuid.uuid4().hex[:16])
         self._run = package.init(
             project=project,
             dir=str(folder),
             name=folder.name,
-            id=kept.read_text(),
+            id=id_file.read_text(),
             resume="allow",
             config=to_dict(config),
             settings=package.Settings(console="off"),

@@ -6,6 +6,8 @@ import multihop_samples
 import numpy as np
 import pytest
 
+from etc_jax.datasets import choice_inputs
+from etc_jax.datasets.choices import explain, pool, rated
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
@@ -13,9 +15,7 @@ from etc_jax.tasks.multiple_choice import inputs, structured
 from etc_jax.tasks.multiple_choice.explained import pool_explained
 from etc_jax.tasks.multiple_choice.inputs import ChoiceOptions
 from etc_jax.tasks.multiple_choice.records import Record
-from etc_jax.tasks.wikihop import inputs as wikihop_inputs, records as wikihop_records
-from etc_jax.tasks.wikihop.decoding import pool, rated
-from etc_jax.tasks.wikihop.explained import explain
+from etc_jax.tasks.wikihop import records as wikihop_records
 
 TOKENIZER = multihop_samples.tokenizer()
 RECORD = Record(
@@ -116,7 +116,7 @@ def test_structured_inputs_are_those_of_wikihop():
         answer="ann lee",
         label=0,
     )
-    [want] = wikihop_inputs.features(query, TOKENIZER, sizes, split_fn=split)
+    [want] = choice_inputs.features(query, TOKENIZER, sizes, split_fn=split)
     for name, array in want.arrays().items():
         np.testing.assert_array_equal(got.arrays()[name], array, name)
     assert got.record is RECORD and got.labels["candidate"] == 0

@@ -10,12 +10,12 @@ from tokenizer_samples import byte_bpe
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.spans import Outputs
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import squad
 from etc_jax.tasks.squad import structured
 from etc_jax.tasks.squad.decoding import N_BEST, NULL_ODDS, summarise
-from etc_jax.tasks.triviaqa.decoding import Outputs
 
 TASK = squad.DATA_SET.in_format("sequence")
 SIZES = SequenceSizes(input_length=40, global_length=8)

@@ -31,7 +31,7 @@ def explained(value, *tags, pool_fn=pool_entities):
     record = parse(value, lambda *note: None, options=OPTIONS)
     windows = features(record, multihop_samples.tokenizer(), SequenceSizes(24, 1))
     logits = np.zeros((1, 24, len(LABELS)))
-    for place, tag in zip(windows[0].places, tags, strict=True):
+    for place, tag in zip(windows[0].first_pieces, tags, strict=True):
         logits[0, place, LABELS.index(tag)] = 1
     return pool_fn(explain(logits, windows))
 

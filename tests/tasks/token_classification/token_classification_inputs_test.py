@@ -49,7 +49,7 @@ def test_a_record_that_fits_is_one_input():
     tags = [-1, o, b, -1, i, o, b, b, -1, o, o, -1]
     assert window.labels["tags"][:12].tolist() == tags
     assert (window.labels["tags"][12:] == -1).all()
-    assert window.places.tolist() == [1, 2, 4, 5, 6, 7, 9, 10]
+    assert window.first_pieces.tolist() == [1, 2, 4, 5, 6, 7, 9, 10]
 
 
 def test_all_pieces_can_learn_the_tag():
@@ -57,13 +57,13 @@ def test_all_pieces_can_learn_the_tag():
     b, i, o = range(3)
     tags = [-1, o, b, b, i, o, b, b, b, o, o, -1]
     assert window.labels["tags"][:12].tolist() == tags
-    assert window.places.tolist() == [1, 2, 4, 5, 6, 7, 9, 10]
+    assert window.first_pieces.tolist() == [1, 2, 4, 5, 6, 7, 9, 10]
 
 
 def test_windows_end_with_sentences_where_they_can():
     windows = sequence(length=9)  # room for 7 pieces: the first two sentences have 6
     assert [w.words for w in windows] == [range(5), range(5, 8)]
-    assert [list(w.labels["tags"][w.places]) for w in windows] == [
+    assert [list(w.labels["tags"][w.first_pieces]) for w in windows] == [
         [2, 0, 1, 2, 0],
         [0, 2, 2],
     ]
@@ -112,7 +112,7 @@ def test_tags_come_back_through_windows():
         logits = np.zeros((len(windows), length, 3))
         for row, window in zip(logits, windows, strict=True):
             tags = [tag for sentence in TAGS for tag in sentence]
-            for word, place in zip(window.words, window.places, strict=True):
+            for word, place in zip(window.words, window.first_pieces, strict=True):
                 row[place, LABELS.index(tags[word])] = 1.0
         assert pool(tag_runs(logits, windows)) == [*map(list, TAGS)]
 
@@ -142,7 +142,16 @@ def test_a_global_token_stands_for_each_sentence():
     links = window.structure.links[:11, 0].tolist()
     assert links == [-1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
     assert window.tokens.global_.tolist()[0] == TOKENIZER.special_id("cls")
-    assert window.labels["tags"][window.places].tolist() == [2, 0, 1, 2, 0, 0, 2, 2]
+    assert window.labels["tags"][window.first_pieces].tolist() == [
+        2,
+        0,
+        1,
+        2,
+        0,
+        0,
+        2,
+        2,
+    ]
     # A window in the middle of a sentence has a token for its part.
     first, second = structured.features(RECORD, TOKENIZER, StructuredSizes(8, 4))
     assert (first.words, second.words) == (range(5), range(5, 8))

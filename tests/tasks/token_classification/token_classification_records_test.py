@@ -169,7 +169,7 @@ def test_spans_of_a_text_become_tags():
     assert second[-6:] == ("Ton", "-", "on", "-", "Sea", ".")
     assert record.tags[0] == ("B-person", "I-person", "O", "O", "O")
     assert record.tags[1][-6:] == ("B-place", *["I-place"] * 4, "O")
-    starts = [TEXT[a:b] for offsets in record.places.offsets for a, b in offsets]
+    starts = [TEXT[a:b] for offsets in record.text_words.offsets for a, b in offsets]
     assert starts == [*first, *second]
     assert parse({"text": TEXT}, no_note).tags is None
 

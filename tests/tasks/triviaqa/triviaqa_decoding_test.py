@@ -11,10 +11,10 @@ from triviaqa_samples import record
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
+from etc_jax.datasets.spans import MAX_ANSWER_TOKENS, Outputs, best_span
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.tasks import triviaqa as tq
-from etc_jax.tasks.triviaqa.decoding import MAX_ANSWER_TOKENS, best_span
 
 TASK = tq.DATA_SET.in_format("sequence")
 SIZES = SequenceSizes(input_length=40, global_length=8)
@@ -25,8 +25,8 @@ def window(*args, model=None, sizes=SIZES, **changes):
     return made
 
 
-def sure_of(made, first: int, last: int) -> tq.Outputs:
-    logits = tq.Outputs(*np.zeros((2, 1, len(made.document)), np.float32))
+def sure_of(made, first: int, last: int) -> Outputs:
+    logits = Outputs(*np.zeros((2, 1, len(made.document)), np.float32))
     logits.start[0, first] = logits.end[0, last] = 9.0
     return logits
 
@@ -67,7 +67,7 @@ def test_only_documents_answer_whatever_the_question_says():
     start, end = np.zeros((2, 1, 40), np.float32)
     start[0, made.document < 0] = end[0, made.document < 0] = 99.0
     start[0, 13], end[0, 14] = 1.0, 1.0
-    assert TASK.answers(tq.Outputs(start, end), [made]) == {"tc_1": "ann lee".title()}
+    assert TASK.answers(Outputs(start, end), [made]) == {"tc_1": "ann lee".title()}
 
 
 def test_an_answer_is_spelled_as_in_its_document():
@@ -93,7 +93,7 @@ def test_answers_are_of_thirty_tokens_at_most():
 
 def test_the_official_file_is_what_the_measure_reads(tmp_path):
     made = window()
-    predictions = TASK.answers(tq.gold_outputs([made]), [made])
+    predictions = TASK.answers(TASK.gold_outputs([made]), [made])
     gold, given = tmp_path / "dev.json", tmp_path / "predictions.json"
     TASK.write(predictions, given)
     answer = {"NormalizedAliases": ["ann lee"]}
@@ -117,11 +117,11 @@ def test_gold_answers_survive_the_way_there_and_back(vocabulary):
     assert problems.read == len(windows) == 18 and not problems.counts
     answerable = [w for w in windows if w.unusable is None]
     assert len(answerable) == 15
-    predictions = TASK.answers(tq.gold_outputs(answerable), answerable)
+    predictions = TASK.answers(TASK.gold_outputs(answerable), answerable)
     gold = [tq.official_gold(w.record) for w in answerable]
     found = tq.score(gold, predictions)
     assert found.metrics == {"exact_match": 1.0, "f1": 1.0} and not found.problems()
     # The others get an answer too.
     others = [w for w in windows if w.unusable is not None]
     assert {w.unusable for w in others} == {"answer not in the input"}
-    assert all(TASK.answers(tq.gold_outputs(others), others).values())
+    assert all(TASK.answers(TASK.gold_outputs(others), others).values())

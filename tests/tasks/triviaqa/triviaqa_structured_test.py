@@ -11,6 +11,7 @@ from triviaqa_samples import record
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.spans import Outputs
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import triviaqa as tq
 from etc_jax.tasks.triviaqa import structured
@@ -194,7 +195,7 @@ def test_the_loss_is_that_of_all_places_together():
 
 def test_the_best_span_is_read_as_in_one_sequence():
     made = window()
-    outputs = tq.Outputs(*np.zeros((2, 1, SIZES.long_length), np.float32))
+    outputs = Outputs(*np.zeros((2, 1, SIZES.long_length), np.float32))
     outputs.start[0, 22] = outputs.end[0, 24] = 9.0
     assert TASK.answers(outputs, [made]) == {"tc_1": "mill, Ton"}
     # No answer begins in the question, nor goes over into another document.

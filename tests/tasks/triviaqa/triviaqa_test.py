@@ -7,6 +7,7 @@ from triviaqa_samples import VALUE, record
 
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.explained import Explained
+from etc_jax.datasets.spans import Outputs
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.tasks import triviaqa as tq
 
@@ -33,7 +34,7 @@ def test_inputs_have_a_row_for_each_window(windows):
 
 
 def test_an_answer_is_shown_where_it_was_found(windows):
-    [told] = TASK.explain(tq.gold_outputs(windows), windows, None)
+    [told] = TASK.explain(TASK.gold_outputs(windows), windows, None)
     assert isinstance(told, Explained)
     assert (told.id, told.question) == ("tc_1", VALUE["Question"])
     assert told.answer == "Ann Lee"
@@ -56,7 +57,7 @@ def test_an_answer_over_two_lines_is_marked_in_both(windows):
     start, end = np.zeros((2, 1, 40), np.float32)
     # "Mill" and "was" of the first document.
     start[0, 9] = end[0, 10] = 9.0
-    [told] = TASK.explain(tq.Outputs(start, end), [window], None)
+    [told] = TASK.explain(Outputs(start, end), [window], None)
     marked = [
         passage.text[slice(*mark)]
         for document in told.documents

@@ -6,12 +6,12 @@ from multihop_samples import WIKIHOP, split_at_stops, tokenizer, write_json
 from tokenizer_samples import official_model, sentence_pieces
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.datasets.choice_inputs import kept_sentences
+from etc_jax.datasets.mentions import by_pieces, by_words
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import wikihop as wh
-from etc_jax.tasks.mentions import by_pieces, by_words
-from etc_jax.tasks.wikihop.inputs import kept_sentences
 from etc_jax.tasks.wikihop.records import parse
 
 TASK = wh.DATA_SET.in_format("structured")
@@ -108,7 +108,7 @@ def test_a_test_file_has_no_answers(tmp_path):
     [made] = wh.features(got, tokenizer(), SIZES, split_fn=split_at_stops)
     assert made.unusable == "no gold answer" and made.labels["candidate"] == -1
     with pytest.raises(ValueError, match="'WH_0' has no gold answer"):
-        wh.gold_outputs([made])
+        TASK.gold_outputs([made])
 
 
 # --- features -------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def test_each_group_is_apart():
 
 
 def test_exemptions_are_a_choice():
-    options = wh.WikihopOptions(exempt_candidates=False)
+    options = wh.CandidateOptions(exempt_candidates=False)
     assert window(options=options).structure.exempt_g2l.sum() == 3
-    options = wh.WikihopOptions(exempt_question=False)
+    options = wh.CandidateOptions(exempt_question=False)
     assert window(options=options).structure.exempt_g2l.sum() == 4
 
 
@@ -268,7 +268,7 @@ def test_sentences_are_dropped_from_the_longest_document(
 
 
 def test_what_is_kept_is_the_beginning_of_each_document():
-    full, cut = window(), window(options=wh.WikihopOptions(max_sentences=3))
+    full, cut = window(), window(options=wh.CandidateOptions(max_sentences=3))
     assert cut.tokens.global_[:12].tolist() == [4] * 4 + [3] * 3 + [5, 1, 5, 1, 1]
     kept = [p for p in pieces(cut) if p != "[PAD]"]
     whole = pieces(full)
@@ -304,7 +304,7 @@ def test_the_best_candidate_is_the_answer_whatever_other_tokens_say():
 
 def test_the_candidate_is_spelled_as_in_the_file():
     made = window(changes={"candidates": [" Norland ", "x"]})
-    predictions = TASK.answers(wh.gold_outputs([made]), [made])
+    predictions = TASK.answers(TASK.gold_outputs([made]), [made])
     assert predictions == {"WH_0": " Norland "}
 
 
@@ -327,7 +327,7 @@ def test_gold_answers_survive_the_way_there_and_back(name):
     windows = [
         w for r in records for w in wh.features(r, model, split_fn=split_at_stops)
     ]
-    predictions = TASK.answers(wh.gold_outputs(windows), windows)
+    predictions = TASK.answers(TASK.gold_outputs(windows), windows)
     right = [wh.normal(predictions[r.id]) == wh.normal(r.answer) for r in records]
     assert all(right) and len(right) == len(records)
     # Every candidate is tied to itself, and some to the documents.

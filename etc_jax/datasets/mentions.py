@@ -37,9 +37,9 @@ def by_words(candidates: Sequence[TokenizedText]) -> FindFn:
     may have none.
     """
     words = [_words_of(candidate.text) for candidate in candidates]
-    lower_words = [[word.lower() for word in found] for found in words]
+    lower_words = [[word.lower() for word in text_words] for text_words in words]
     # The longest word is the rarest: what most texts are passed over by.
-    keys = [max(found, key=len, default="").lower() for found in words]
+    keys = [max(text_words, key=len, default="").lower() for text_words in words]
     patterns: list[re.Pattern | None] = [None] * len(words)
 
     def find(text: TokenizedText) -> Iterator[Mention]:

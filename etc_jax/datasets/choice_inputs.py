@@ -1,10 +1,16 @@
-"""WikiHop records as inputs and labels (ETC paper, appendix C)."""
+"""A query, candidates and documents as structured inputs (ETC paper, appendix C).
+
+long:    candidates, query, documents
+global:  one a candidate, one a token of the query, then of each document one for
+         the whole and one a sentence
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -19,11 +25,10 @@ from etc_jax.data.windows.token_types import (
     QUESTION_TYPE,
     SENTENCE_TYPE,
 )
+from etc_jax.datasets.mentions import by_pieces, by_words
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
-from etc_jax.tasks.mentions import by_pieces, by_words
-from etc_jax.tasks.wikihop.records import Record
 
 SIZES = StructuredSizes(long_length=4096, global_length=430)
 MAX_SENTENCES = 200
@@ -34,8 +39,26 @@ _OFFICIAL_IDS = {"sentence": 1, "question": 3, "candidate": 4, "paragraph": 5}
 SplitFn = Callable[[str], Sequence[str]]
 
 
+class Query(Protocol):
+    """What is asked.
+
+    Attributes:
+      id: of the record.
+      query: a text.
+      documents: texts, not all of them blank.
+      candidates: one or more.
+      label: which candidate is right; None: it is not known.
+    """
+
+    id: str
+    query: str
+    documents: Sequence[str]
+    candidates: Sequence[str]
+    label: int | None
+
+
 @dataclasses.dataclass(frozen=True)
-class WikihopWindow(StructuredWindow):
+class CandidatesWindow(StructuredWindow):
     """A window of which the global tokens 0, 1, ... are the candidates.
 
     `labels` has `candidate` int32 `[]`, which is also the candidate's global token; -1
@@ -49,7 +72,7 @@ class WikihopWindow(StructuredWindow):
 
 
 @dataclasses.dataclass(frozen=True)
-class WikihopOptions:
+class CandidateOptions:
     """What the official command line can choose.
 
     Attributes:
@@ -67,18 +90,18 @@ class WikihopOptions:
     flat: bool = False
 
 
-OPTIONS = WikihopOptions()
+OPTIONS = CandidateOptions()
 
 
 def features(
-    record: Record,
+    record: Query,
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
-    options: WikihopOptions = OPTIONS,
+    options: CandidateOptions = OPTIONS,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,
-) -> list[WikihopWindow]:
+) -> list[CandidatesWindow]:
     """The one window of a record: candidates, query, documents.
 
     Sentences are dropped from the end of the document that has most until all fit.
@@ -111,7 +134,9 @@ def features(
 
 
 class _Builder:
-    def __init__(self, record, tokenizer, sizes, options: WikihopOptions, quirks: bool):
+    def __init__(
+        self, record, tokenizer, sizes, options: CandidateOptions, quirks: bool
+    ):
         self._record, self._tokenizer = record, tokenizer
         self._sizes, self._options, self._quirks = sizes, options, quirks
         self._ids = (
@@ -124,7 +149,7 @@ class _Builder:
         if quirks:
             self._candidates = [c.lower() for c in self._candidates]
 
-    def window(self, sentences: list[list[str]]) -> WikihopWindow:
+    def window(self, sentences: list[list[str]]) -> CandidatesWindow:
         flat = [s for document in sentences for s in document]
         texts = [*self._candidates, self._record.query, *flat]
         pieces = encode(self._tokenizer, texts)
@@ -199,7 +224,7 @@ class _Builder:
         for mention in sorted(mentions, key=order):
             layout.add_mention(*mention)
 
-    def _finished(self, exempt_stop: tuple[int, int]) -> WikihopWindow:
+    def _finished(self, exempt_stop: tuple[int, int]) -> CandidatesWindow:
         c, last = exempt_stop
         options = self._options
         exempt = [
@@ -207,7 +232,7 @@ class _Builder:
             *(range(c, last) if options.exempt_question else ()),
         ]
         label = -1 if self._record.label is None else self._record.label
-        return WikihopWindow(
+        return CandidatesWindow(
             record=self._record,
             tokens=self._layout.tokens(),
             types=self._layout.types(),
@@ -258,7 +283,7 @@ def kept_sentences(
     return keep
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def whole_length(record: Query, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     # Sentences end at white space, where pieces end too.
     candidates = (candidate.strip() for candidate in record.candidates)

@@ -1,6 +1,6 @@
 import pytest
 
-from etc_jax.tasks import paragraphs
+from etc_jax.datasets import paragraphs
 
 
 def test_lines_are_paragraphs():

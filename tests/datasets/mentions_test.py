@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from etc_jax.datasets import mentions
 from etc_jax.datasets.offsets import TokenizedText
-from etc_jax.tasks import mentions
 
 # Whatever \\w, \\s and neither hold in ASCII, and the case of letters.
 ASCII = st.text(st.sampled_from("aAbB1_ .-'\t\n\x1c"), max_size=24)

@@ -1,0 +1,233 @@
+"""A question and documents as inputs that hold the answer.
+
+In one sequence, as BERT and Longformer read them; the first token and the question are
+global, in their places:
+
+    RoBERTa's vocabulary:  <s> question </s></s> documents </s>
+    BERT's vocabulary:     [CLS] question [SEP] documents [SEP]
+
+As structured inputs (as ETC paper, section 3.4):
+
+    long:    [CLS], question, documents
+    global:  [CLS], one a token of the question, then of each document one for the
+             whole and one a sentence
+
+[CLS], question and documents are groups apart from each other. A sentence without room
+for a global token of its own shares that of the sentence before it; each document that
+is read has two at least.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from etc_jax.data.text.sentences import SplitFn, sentence_numbers, split_sentences
+from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
+from etc_jax.datasets.paragraphs import by_lines
+from etc_jax.datasets.spans import Document, Span
+from etc_jax.formats.sequence import SequenceSizes, filled, parts_of
+from etc_jax.formats.structured import Layout, StructuredSizes
+
+# Global tokens of a document: its own, and one for its sentences.
+LEAST = 2
+
+
+class Text(NamedTuple):
+    """The pieces of some documents that are in a window.
+
+    Attributes:
+      ids: of all pieces.
+      document: of each piece.
+      characters: of each piece, in its document.
+    """
+
+    ids: list[int]
+    document: list[int]
+    characters: list[Span]
+
+    def fields(self, length: int, before: int) -> dict[str, np.ndarray]:
+        """`document` and `characters` of a `DocumentsWindow`.
+
+        Args:
+          length: n, tokens of the window, padding included.
+          before: tokens before the text.
+        """
+        return {
+            "document": filled(length, -1, self.document, before),
+            "characters": filled((length, 2), -1, self.characters, before),
+        }
+
+
+def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
+    """The pieces of a text with single spaces, and where they stand in it as it is."""
+    [encoded] = encode(tokenizer, [" ".join(text.split())])
+    is_space = np.fromiter(map(str.isspace, text), bool, len(text))
+    follows = np.concatenate([[True], is_space[:-1]])[: len(text)]
+    # Of a run of white space the first stands for all.
+    indices = np.flatnonzero(~(is_space & follows)).tolist()
+    # A piece may be a space alone, which has no character.
+    offsets = [
+        (indices[a], indices[b - 1] + 1 if a < b else indices[a])
+        for a, b in encoded.offsets
+    ]
+    return TokenizedText(text, encoded.ids, offsets)
+
+
+# --- one sequence ---------------------------------------------------------------------
+
+
+def sequence_head(question: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Ids before the text: the first token, the question, and what separates them.
+
+    Raises:
+      ValueError: if the tokenizer lacks a special token.
+    """
+    separators = [tokenizer.special_id("sep")] * tokenizer.special.pair_separators
+    return [tokenizer.special_id("cls"), *question, *separators]
+
+
+def sequence_fields(
+    head: Sequence[int],
+    num_global: int,
+    text: Sequence[int],
+    tokenizer: Tokenizer,
+    sizes: SequenceSizes,
+) -> dict[str, Any]:
+    """The arrays of a `SequenceWindow`.
+
+    Args:
+      head: of `sequence_head`.
+      num_global: of its tokens, the first ones.
+      text: ids after it; they fit.
+      tokenizer: whose separator ends the sequence.
+      sizes: of the input.
+    """
+    # BERT tells texts apart by their types, RoBERTa by the separators alone.
+    text_type = int(tokenizer.special.pair_separators == 1)
+    # Of the text and the separator after it.
+    text_types = [text_type] * (len(text) + 1)
+    types = filled(sizes.input_length, 0, text_types, len(head))
+    ids = [*head, *text, tokenizer.special_id("sep")]
+    return parts_of(sizes, ids, range(num_global), types)
+
+
+def sequence_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Tokens of a sequence if nothing is cut off, special tokens included.
+
+    Args:
+      record: with `question` and `documents`.
+      tokenizer: for them.
+    """
+    return 2 + tokenizer.special.pair_separators + _text_length(record, tokenizer)
+
+
+def _text_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Tokens of question and documents."""
+    texts = (" ".join(document.text.split()) for document in record.documents)
+    return count_pieces(tokenizer, [record.question, *texts])
+
+
+# --- structured inputs ----------------------------------------------------------------
+
+
+def structured_fields(
+    question: Sequence[int],
+    text: Text,
+    documents: Sequence[Document],
+    tokenizer: Tokenizer,
+    sizes: StructuredSizes,
+    split_fn: SplitFn | None,
+) -> dict[str, Any]:
+    """Tokens, types and structure of a question and pieces of documents that fit.
+
+    The first long token is [CLS], those of the question come next, then the pieces.
+
+    Args:
+      question: ids of its pieces.
+      text: the pieces.
+      documents: that the pieces are of, by their numbers in `text`.
+      tokenizer: with the special tokens of official ETC.
+      sizes: lengths of the input.
+      split_fn: paragraphs to sentences; None: Punkt, of the nupunkt package.
+    """
+    roles = ("cls", "question", "paragraph", "sentence")
+    ids = {role: tokenizer.special_id(role) for role in roles}
+    layout = Layout(sizes)
+    layout.add_global(ids["cls"])
+    layout.add_long([ids["cls"]], SENTENCE_TYPE)
+    layout.close_group()
+    for token in question:
+        index = layout.add_global(ids["question"])
+        layout.add_long([token], QUESTION_TYPE, sentence=index)
+    layout.close_group()
+    runs = _runs(range(len(text.ids)), text.document)
+    for number, run in enumerate(runs, start=1):
+        document = documents[text.document[run[0]]]
+        sentences = [
+            [text.ids[i] for i in pieces]
+            for pieces in _sentences(document, text, run, split_fn or split_sentences)
+        ]
+        _add_document(layout, sentences, ids, reserved=LEAST * (len(runs) - number))
+    return {
+        "tokens": layout.tokens(),
+        "types": layout.types(),
+        "structure": layout.structure(exempt=[0], mentions=False, flat=False),
+    }
+
+
+def _add_document(
+    layout: Layout, sentences: list[list[int]], ids: Mapping[str, int], *, reserved: int
+) -> None:
+    """Adds a document to a layout.
+
+    Args:
+      layout: of the input.
+      sentences: ids of the pieces of each; they fit.
+      ids: of special tokens, by role.
+      reserved: global tokens to leave to the documents after it.
+    """
+    paragraph = layout.add_global(ids["paragraph"])
+    sentence = layout.add_global(ids["sentence"])
+    for number, pieces in enumerate(sentences):
+        if number and layout.fits(0, 1 + reserved):
+            sentence = layout.add_global(ids["sentence"])
+        layout.add_long(pieces, SENTENCE_TYPE, sentence=sentence, paragraph=paragraph)
+    layout.close_group()
+
+
+def _sentences(
+    document: Document, text: Text, run: Sequence[int], split_fn: SplitFn
+) -> list[list[int]]:
+    """The pieces of a document, a list for each sentence.
+
+    Args:
+      document: that they are of.
+      text: that has them.
+      run: the pieces.
+      split_fn: paragraphs to sentences.
+    """
+    read = document.text[: text.characters[run[-1]][1]]
+    numbers = sentence_numbers(read, split_fn(by_lines(read)))
+    # A piece is of the sentence of its last character: the space before a word may be
+    # of its piece.
+    last = (max(start, stop - 1) for start, stop in (text.characters[i] for i in run))
+    return _runs(run, [int(numbers[character]) for character in last])
+
+
+def _runs(items: Iterable[int], keys: Sequence[int]) -> list[list[int]]:
+    """Items in runs of equal keys."""
+    pairs = itertools.groupby(zip(keys, items, strict=True), lambda pair: pair[0])
+    return [[item for _, item in run] for _, run in pairs]
+
+
+def structured_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Long tokens if nothing is cut off, special tokens included; see
+    `sequence_length`.
+    """
+    return 1 + _text_length(record, tokenizer)
