@@ -197,8 +197,8 @@ class ReformerConfig:
             "num_hashes local_chunk_length lsh_chunk_length"
         )
         yield from too_small(self, positive.split(), 1)
-        beside = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
-        yield from too_small(self, beside, 0)
+        look_fields = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
+        yield from too_small(self, look_fields, 0)
         yield from too_small(
             self, ("mlp_chunk_length", "logits_chunk_length"), 0, "all"
         )
