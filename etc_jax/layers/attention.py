@@ -112,17 +112,17 @@ class GlobalLocalAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: Rows, structure, layer: jax.Array | None = None, kept: None = None
+        self, x: Rows, structure, layer: jax.Array | None = None, state: None = None
     ) -> tuple[Rows, None]:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, nothing to keep).
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, None).
 
         Args:
           x: the layer's input.
           structure: `Structure` or `ExplicitStructure` of the batch.
           layer: not read.
-          kept: not read.
+          state: not read.
         """
-        del layer, kept
+        del layer, state
         project = self._project("long_query")
         other = project if self.share_qkv else self._project("global_query")
         # [b, n, e] -> [b, n, h, d]; [b, g, e] -> [b, g, h, d]

@@ -23,10 +23,11 @@ def one_stream(x: jax.Array) -> jax.Array:
 class Branches(nn.Module):
     """What a block, or a half of a reversible one, is made of.
 
-    Every attention is called as (rows, shared, own, kept) and gives (rows, kept):
-    `shared` is what all layers are given of a batch, `own` what this layer alone is
-    given (random blocks, its number) and `kept` what an earlier call gave (buckets of
-    the same input; a cache). A branch over several streams takes them as one pytree.
+    Every attention is called as (rows, shared, per_layer, state) and gives (rows,
+    state): `shared` is what all layers are given of a batch, `per_layer` what this
+    layer alone is given (random blocks, its number) and `state` what an earlier call
+    gave (buckets of the same input; a cache). A branch over several streams takes
+    them as one pytree.
 
     Attributes:
       attention: makes it, given its name.
@@ -58,8 +59,8 @@ class Branches(nn.Module):
         """A function of all streams from a maker of functions of one."""
         flat = jax.tree.leaves(names)
         # A name that serves several streams is made once: they share its parameters.
-        made = {name: make(name) for name in dict.fromkeys(flat)}
-        return lambda x: jax.tree.map(lambda name, a: made[name](a), names, x)
+        modules = {name: make(name) for name in dict.fromkeys(flat)}
+        return lambda x: jax.tree.map(lambda name, a: modules[name](a), names, x)
 
     def dropped(self, y: Any) -> Any:
         """With dropout, drawn for each stream apart."""
@@ -83,31 +84,31 @@ class Block(Branches):
     pre_norm: bool = False
 
     @nn.compact
-    def __call__(self, x: Any, shared: Any, own: Any = None, kept: Any = None):
-        """(streams `[b, n, e]`, see `Branches`) -> (the same shapes, what is kept)."""
+    def __call__(self, x: Any, shared: Any, per_layer: Any = None, state: Any = None):
+        """(streams `[b, n, e]`, see `Branches`) -> (the same shapes, state)."""
 
         def residual(x, norm, branch):
             # Post-norm is BERT's order and the official default of ETC; in pre-norm the
             # residual stream itself is never normalised.
-            y, kept = branch(norm(x) if self.pre_norm else x)
+            y, state = branch(norm(x) if self.pre_norm else x)
             # [b, n, e] + [b, n, e], stream by stream.
             x = jax.tree.map(lambda a, b: a + b, x, self.dropped(y))
-            return self.laid_out(x if self.pre_norm else norm(x)), kept
+            return self.laid_out(x if self.pre_norm else norm(x)), state
 
         x = self.laid_out(x)
         norm = self.of_streams(self.norm, self.attention_norm)
         attention = self.attention("attention")
-        x, kept = residual(x, norm, lambda y: attention(y, shared, own, kept))
+        x, state = residual(x, norm, lambda y: attention(y, shared, per_layer, state))
         if self.cross_attention is not None:
             norm = self.of_streams(self.norm, self.cross_attention_norm)
             cross = self.cross_attention("cross_attention")
-            # Keys are another sequence's: nothing of its own, nothing kept.
+            # Keys are another sequence's: nothing per layer, no state.
             x, _ = residual(x, norm, lambda y: cross(y, shared))
         norm = self.of_streams(self.norm, self.mlp_norm)
         mlp = self.of_streams(self.mlp, self.mlp_name)
         x, _ = residual(x, norm, lambda y: (mlp(y), None))
         self.sow("intermediates", "output", x)
-        return x, kept
+        return x, state
 
 
 class AttentionHalf(Branches):
@@ -118,21 +119,21 @@ class AttentionHalf(Branches):
     """
 
     @nn.compact
-    def __call__(self, x: Any, shared: Any, kept: Any = None):
-        """(streams, shared, kept) -> (streams, kept)."""
+    def __call__(self, x: Any, shared: Any, state: Any = None):
+        """(streams, shared, state) -> (streams, state)."""
         norm = self.of_streams(self.norm, self.attention_norm)
         attention = self.attention("attention")
-        y, kept = attention(self.laid_out(norm(x)), shared, None, kept)
-        return self.dropped(y), kept
+        y, state = attention(self.laid_out(norm(x)), shared, None, state)
+        return self.dropped(y), state
 
 
 class CrossAttentionHalf(Branches):
     """A half of a reversible layer: cross-attention of the norm."""
 
     @nn.compact
-    def __call__(self, x: Any, shared: Any, kept: Any = None):
-        """(streams, shared, not read) -> (streams, nothing to keep)."""
-        del kept
+    def __call__(self, x: Any, shared: Any, state: Any = None):
+        """(streams, shared, not read) -> (streams, None)."""
+        del state
         norm = self.of_streams(self.norm, self.cross_attention_norm)
         y, _ = self.cross_attention("cross_attention")(self.laid_out(norm(x)), shared)
         return self.dropped(y), None
@@ -142,9 +143,9 @@ class MlpHalf(Branches):
     """A half of a reversible layer: feed-forward of the norm."""
 
     @nn.compact
-    def __call__(self, x: Any, shared: Any, kept: Any = None):
-        """(streams, not read, not read) -> (streams, nothing to keep)."""
-        del shared, kept
+    def __call__(self, x: Any, shared: Any, state: Any = None):
+        """(streams, not read, not read) -> (streams, None)."""
+        del shared, state
         norm = self.of_streams(self.norm, self.mlp_norm)
         mlp = self.of_streams(self.mlp, self.mlp_name)
         return self.dropped(mlp(self.laid_out(norm(x)))), None

@@ -60,22 +60,24 @@ class CachedLocalAttention(LocalAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(self, x, shared: Sequence, own=None, kept: RowCache | None = None):
+    def __call__(
+        self, x, shared: Sequence, per_layer=None, cache: RowCache | None = None
+    ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
-        del own
+        del per_layer
         # [b, n, e] -> [b, n, h, d], three times.
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         if shared.newest is not None:
             # [b, 1, h, d] over what this layer's cache holds.
-            out, kept = local_step(*rows, kept, shared.newest, look=self.look)
+            out, cache = local_step(*rows, cache, shared.newest, look=self.look)
         else:
             out = lsh.local(*rows, **self.options(shared))
             # Keys and values alone, [b, cache rows, h, d].
-            kept = local_cache(
+            cache = local_cache(
                 *rows[1:], _lengths(shared), look=self.look, length=self.cache_length
             )
         # [b, n, h, d] -> [b, n, e]
-        return self.output(x.shape[-1])(out), kept
+        return self.output(x.shape[-1])(out), cache
 
 
 class CachedLshAttention(LshAttention):
@@ -88,36 +90,38 @@ class CachedLshAttention(LshAttention):
     cache_length: int = 0
 
     @nn.compact
-    def __call__(self, x, shared: Sequence, own=None, kept: HashedCache | None = None):
+    def __call__(
+        self, x, shared: Sequence, per_layer=None, cache: HashedCache | None = None
+    ):
         """`[b, n, e]` -> (the same shape, cache); n is 1 in a step."""
-        del own
+        del per_layer
         # [b, n, e] -> [b, n, h, d], twice: queries are keys.
         rows = [self.project(name)(x) for name in ("query_key", "value")]
         attend = self._prompt if shared.newest is None else self._step
-        out, kept = attend(rows, shared, kept)
+        out, cache = attend(rows, shared, cache)
         # [b, n, h, d] -> [b, n, e]
-        return self.output(x.shape[-1])(out), kept
+        return self.output(x.shape[-1])(out), cache
 
-    def _step(self, rows, sequence: Sequence, kept: HashedCache):
+    def _step(self, rows, sequence: Sequence, hashed: HashedCache):
         now = sequence.newest
         # [layers, h, d, rounds, half] -> [h, d, rounds, half]: those of the prompt, as
         # buckets of other rotations say nothing of each other.
-        rotations = kept.rotations[now.layer]
+        rotations = hashed.rotations[now.layer]
         # [b, 1, h, d] -> int32 [b, h, rounds, 1]
         buckets = hash_vectors(rows[0], rotations, self.num_buckets)
         out, cache = lsh_step(
             *rows,
             buckets,
-            kept.rows,
+            hashed.rows,
             now,
             look=self.look,
             duplicates=self.duplicates,
             rounding=self.rounding,
         )
-        return out, HashedCache(cache, kept.rotations)
+        return out, HashedCache(cache, hashed.rotations)
 
-    def _prompt(self, rows, sequence: Sequence, kept: None):
-        del kept
+    def _prompt(self, rows, sequence: Sequence, hashed: None):
+        del hashed
         # [h, d, rounds, half]
         factors = factors_of(self.num_buckets)
         rotations = self.rotations(factors)
@@ -160,7 +164,7 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
       kind: whose first half is an `AttentionHalf` of local or LSH attention.
       length: longest sequence that there will be.
     """
-    (first, make), *others = kind.halves.items()
+    (attention_name, make), *others = kind.halves.items()
     half = make()
     plain = half.attention("attention")
 
@@ -172,7 +176,7 @@ def with_cache(kind: LayerKind, length: int) -> LayerKind:
         # Names and norms stay, so that the parameters of the plain layer fit.
         return half.clone(attention=attention)
 
-    return LayerKind(kind.name, {first: cached, **dict(others)})
+    return LayerKind(kind.name, {attention_name: cached, **dict(others)})
 
 
 def memory_projections(kind: LayerKind) -> MemoryProjections:
@@ -188,14 +192,14 @@ def memory_projections(kind: LayerKind) -> MemoryProjections:
 def change_rows(
     layers: tuple[Any, ...], change: Callable[[jax.Array], jax.Array]
 ) -> tuple[Any, ...]:
-    """Changes all arrays `[layers, b, ...]` of what layers keep.
+    """Changes all arrays `[layers, b, ...]` of layers' states.
 
     All sequences of a batch have the same rotations, which stay.
     """
 
-    def of_layer(kept):
-        if not isinstance(kept, HashedCache):
-            return jax.tree.map(change, kept)
-        return kept._replace(rows=jax.tree.map(change, kept.rows))
+    def of_layer(state):
+        if not isinstance(state, HashedCache):
+            return jax.tree.map(change, state)
+        return state._replace(rows=jax.tree.map(change, state.rows))
 
     return tuple(map(of_layer, layers))

@@ -55,13 +55,13 @@ class CachedStack(NamedTuple):
     def memory_rows(self, memory: Memory) -> MemoryRows:
         """Keys and values of all layers, `[repeats, kinds, b, h, n, d]`."""
         maps = memory_projections(self.kinds[0])
-        places = [list(kind.halves).index("cross") for kind in self.kinds]
-        mine = [
-            of_halves[place]["cross_attention"]
-            for of_halves, place in zip(self.params, places, strict=True)
+        halves_index = [list(kind.halves).index("cross") for kind in self.kinds]
+        params_of_cross = [
+            of_halves[index]["cross_attention"]
+            for of_halves, index in zip(self.params, halves_index, strict=True)
         ]
         # [repeats, ...] of each kind of layer -> [repeats, kinds, ...]
-        stacked = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *mine)
+        stacked = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *params_of_cross)
 
         def project(params):
             return maps.apply({"params": params}, memory.rows)
@@ -86,7 +86,7 @@ class CachedStack(NamedTuple):
           memory: of `memory_rows`; None: there is no cross-attention.
 
         Returns:
-          (the streams after the last layer, what each layer of a repeat keeps, with a
+          (the streams after the last layer, the state of each layer of a repeat, with a
           leading axis of repeats).
         """
         rngs = layers_lib.keys_of_halves(rng, self.kinds, self.num_repeats)
@@ -109,49 +109,49 @@ class CachedStack(NamedTuple):
         Args:
           x: `[b, 1, e]`, both streams before the first layer.
           shared: with `newest`, whose layer is set here.
-          layers: what all layers keep.
+          layers: the states of all layers.
           memory: see `fill`.
 
         Returns:
-          (the streams after the last layer, what layers keep now).
+          (the streams after the last layer, their new states).
         """
         # No keys: nothing is dropped, and rotations are in the cache.
         rngs = [(None,) * len(kind.halves) for kind in self.kinds]
         run = self._repeat(memory)
 
         def body(carry, inputs):
-            streams, kept = carry
+            streams, states = carry
             layer, params, rows = inputs
             now = shared._replace(newest=shared.newest._replace(layer=layer))
-            return run((params, rngs, rows), now, streams, kept), None
+            return run((params, rngs, rows), now, streams, states), None
 
         repeats = jnp.arange(self.num_repeats, dtype=jnp.int32)
         inputs = (repeats, self.params, _by_repeats(memory))
         # Caches are carried, so that each layer writes its rows where they are.
-        (streams, kept), _ = jax.lax.scan(body, ((x, x), layers), inputs)
-        return streams, kept
+        (streams, states), _ = jax.lax.scan(body, ((x, x), layers), inputs)
+        return streams, states
 
     def _repeat(self, memory: MemoryRows | None):
-        """A function of one repeat: (streams, what its layers keep)."""
+        """A function of one repeat: (streams, states of its layers)."""
         halves = layers_lib.functions_of(self.kinds)
 
-        def run(of_repeat, shared, streams, kept):
+        def run(of_repeat, shared, streams, states):
             params, rngs, rows = of_repeat
-            found = []
-            for i, mine in enumerate(halves):
+            new_states = []
+            for i, of_layer in enumerate(halves):
                 if memory is not None:
                     # [kinds, b, h, n, d] -> [b, h, n, d], twice.
-                    own = memory._replace(key=rows[0][i], value=rows[1][i])
-                    shared = shared._replace(memory=own)
+                    of_kind = memory._replace(key=rows[0][i], value=rows[1][i])
+                    shared = shared._replace(memory=of_kind)
                 before = None
-                if kept is not None:
-                    # Only attention to the sequence itself keeps anything.
-                    before = (kept[i], *(None,) * (len(mine) - 1))
+                if states is not None:
+                    # Only attention to the sequence itself has a state.
+                    before = (states[i], *(None,) * (len(of_layer) - 1))
                 *streams, (after, *_) = reversible.layer(
-                    mine, params[i], rngs[i], shared, *streams, before
+                    of_layer, params[i], rngs[i], shared, *streams, before
                 )
-                found.append(after)
-            return tuple(streams), tuple(found)
+                new_states.append(after)
+            return tuple(streams), tuple(new_states)
 
         return run
 

@@ -129,9 +129,11 @@ class LocalAttention(ChunkedAttention):
     """Attention over the chunks around one's own."""
 
     @nn.compact
-    def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
-        """`[b, n, e]` -> (the same shape, nothing to keep)."""
-        del own, kept
+    def __call__(
+        self, x: jax.Array, sequence: Sequence, per_layer=None, state: None = None
+    ):
+        """`[b, n, e]` -> (the same shape, None)."""
+        del per_layer, state
         # [b, n, e] -> [b, n, h, d], three times.
         rows = [self.project(name)(x) for name in ("query", "key", "value")]
         out = lsh.local(*rows, **self.options(sequence))
@@ -164,21 +166,21 @@ class LshAttention(ChunkedAttention):
         self,
         x: jax.Array,
         sequence: Sequence,
-        own: None = None,
-        kept: jax.Array | None = None,
+        per_layer: None = None,
+        state: jax.Array | None = None,
     ):
         """`[b, n, e]` -> (the same shape, unsigned buckets `[b, h, rounds, n]`).
 
         Args:
           x: the layer's input.
           sequence: of the batch.
-          own: not read.
-          kept: buckets to take in place of hashing.
+          per_layer: not read.
+          state: buckets to take in place of hashing.
         """
-        del own
+        del per_layer
         # [b, n, e] -> [b, n, h, d], twice: queries are keys.
         rows = [self.project(name)(x) for name in ("query_key", "value")]
-        factors, buckets = self.factors(x.shape[1]), kept
+        factors, buckets = self.factors(x.shape[1]), state
         # A sequence of one chunk is attended whole and needs no buckets.
         if buckets is None and x.shape[1] > self.look.chunk_length:
             rotations = sequence.rotations

@@ -29,7 +29,7 @@ class CrossAttention(HeadProjections):
     def __call__(
         self, x: jax.Array, inputs: SequenceInputs | Sequence
     ) -> tuple[jax.Array, None]:
-        """`[b, m, e]` -> (the same shape, nothing to keep).
+        """`[b, m, e]` -> (the same shape, None).
 
         A token sees the rows of `inputs.memory` that are of its example.
         """

@@ -28,15 +28,15 @@ def positions_of(example_ids: jax.Array, real_only: bool) -> jax.Array:
     seen = jnp.cumsum(real, axis=1, dtype=jnp.int32) - 1
     # [b, n]: the example of the token before, or of the last one before padding; 0
     # before the first one.
-    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
-    last = jax.lax.cummax(jnp.where(real, place, 0), axis=1)
+    index = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), example_ids.shape)
+    last = jax.lax.cummax(jnp.where(real, index, 0), axis=1)
     last = jnp.take_along_axis(example_ids, last, axis=1)
     before = jnp.pad(last[:, :-1], ((0, 0), (1, 0)))
     starts = real & (example_ids != before)
     if real_only:
         count = seen
     else:
-        count = place
+        count = index
         # The first example counts from place 0, not from its own first token.
         starts &= seen > 0
     # [b, n]: the count at which the example of each token starts.

@@ -31,15 +31,15 @@ class FlatAttention(nn.Module):
         x: Rows,
         structure: st.Structure,
         layer: jax.Array | None = None,
-        kept: Any = None,
+        state: Any = None,
     ) -> tuple[Rows, Any]:
-        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, kept).
+        """`Rows` of `[b, n, e]` and `[b, g, e]` -> (the same shapes, state).
 
         Args:
           x: the layer's input.
           structure: of the batch.
           layer: see `Sequence`.
-          kept: what an earlier call on the same input gave, or None.
+          state: what an earlier call on the same input gave, or None.
 
         Raises:
           ValueError: if the structure is given as masks.
@@ -56,6 +56,6 @@ class FlatAttention(nn.Module):
         # [b, g + n]; 0 is padding in both.
         ids = jnp.concatenate([i.astype(jnp.int32) for i in ids], axis=1)
         flat = self.attention("flat")
-        y, kept = flat(rows, Sequence(ids, layer=layer), None, kept)
+        y, state = flat(rows, Sequence(ids, layer=layer), None, state)
         # [b, g + n, e] -> [b, n, e], [b, g, e]
-        return Rows(y[:, count:], y[:, :count]), kept
+        return Rows(y[:, count:], y[:, :count]), state

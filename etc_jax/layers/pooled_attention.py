@@ -62,8 +62,8 @@ class PooledAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, inputs: SequenceInputs, own=None, kept=None
+        self, x: jax.Array, inputs: SequenceInputs, per_layer=None, state=None
     ) -> Any:
-        """`[b, n, e]` -> (the same shape, what the attention in blocks keeps)."""
-        x, kept = self.blocks("blocks")(x, inputs, own, kept)
-        return x + self.pool("pool")(x, inputs), kept
+        """`[b, n, e]` -> (the same shape, the state of the attention in blocks)."""
+        x, state = self.blocks("blocks")(x, inputs, per_layer, state)
+        return x + self.pool("pool")(x, inputs), state

@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from etc_jax.ops import reversible
 
-# Makes a module called as (x, shared, kept), giving (y, kept); see `reversible.Half`.
+# Makes a module called as (x, shared, state), giving (y, state); see `reversible.Half`.
 MakeHalf = Callable[[], nn.Module]
 
 
@@ -57,7 +57,7 @@ class TwoStreamStack(nn.Module):
         return stack(*self._parts(x1, shared, rng), shared, x1, x2)
 
     def with_hidden(self, x1: Any, x2: Any, shared: Any, rng: jax.Array):
-        """(streams, second stream after each layer, what each half kept)."""
+        """(streams, second stream after each layer, state of each half)."""
         layers, params, rngs = self._parts(x1, shared, rng)
         return reversible.layers_apart(layers, params, rngs, shared, x1, x2)
 
@@ -74,15 +74,19 @@ class TwoStreamStack(nn.Module):
                 return jax.vmap(lambda rng: _init(half, rng, x, shared))(keys)
 
             return {
-                kind.name: dict(zip(kind.halves, map(of, mine, keys[i]), strict=True))
-                for i, (kind, mine) in enumerate(zip(self.kinds, halves, strict=True))
+                kind.name: dict(
+                    zip(kind.halves, map(of, of_layer, keys[i]), strict=True)
+                )
+                for i, (kind, of_layer) in enumerate(
+                    zip(self.kinds, halves, strict=True)
+                )
             }
 
         # The whole tree is one parameter of this module: halves are pure functions of
         # theirs, which the backward pass calls again.
-        found = self.param("layers", init)
+        params = self.param("layers", init)
         rngs = keys_of_halves(rng, self.kinds, self.num_repeats)
-        return functions_of(self.kinds), params_of(found, self.kinds), rngs
+        return functions_of(self.kinds), params_of(params, self.kinds), rngs
 
 
 def functions_of(kinds: Sequence[LayerKind]) -> list[tuple[reversible.Half, ...]]:
@@ -99,7 +103,7 @@ def keys_of_halves(
     rng: jax.Array, kinds: Sequence[LayerKind], num_repeats: int
 ) -> list[tuple[jax.Array, ...]]:
     """A key for each half of each layer of a repeat, with an axis of repeats."""
-    return [tuple(mine) for mine in _split(rng, kinds, num_repeats)]
+    return [tuple(keys) for keys in _split(rng, kinds, num_repeats)]
 
 
 def _split(rng: jax.Array, kinds: Sequence[LayerKind], num_repeats: int) -> jax.Array:
@@ -118,9 +122,9 @@ def _init(half: nn.Module, rng: jax.Array, x, shared) -> Any:
 
 
 def _as_function(half: nn.Module) -> reversible.Half:
-    def apply(params, x, rng, shared, kept):
+    def apply(params, x, rng, shared, state):
         # Steps of a cache draw nothing, and have no key.
         rngs = {} if rng is None else _streams(rng)
-        return half.apply({"params": params}, x, shared, kept, rngs=rngs)
+        return half.apply({"params": params}, x, shared, state, rngs=rngs)
 
     return apply

@@ -233,7 +233,7 @@ class SelfAttention(HeadProjections):
         x: jax.Array,
         inputs: SequenceInputs,
         random_blocks: jax.Array | None = None,
-        kept: RowCache | None = None,
+        cache: RowCache | None = None,
     ) -> tuple[jax.Array, RowCache | None]:
         """`[b, n, e]` -> (the same shape, cache or None); n is 1 in a step.
 
@@ -242,7 +242,7 @@ class SelfAttention(HeadProjections):
           inputs: of the batch.
           random_blocks: of a `Sparse` pattern, see `block_sparse.attend`; None: see
             `Sparse.undrawn`.
-          kept: in a step, the caches of all repeats of this layer.
+          cache: in a step, the caches of all repeats of this layer.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
@@ -255,9 +255,9 @@ class SelfAttention(HeadProjections):
             rows[0], offsets = self._of_offsets(rows[0], x.shape[-1])
         if inputs.newest is not None:
             # [b, 1, h, d] over the rows of this layer's cache.
-            out, kept = row_cache.step(
+            out, cache = row_cache.step(
                 *rows,
-                kept,
+                cache,
                 inputs.newest,
                 offsets=offsets,
                 bias=inputs.bias,
@@ -267,9 +267,9 @@ class SelfAttention(HeadProjections):
         else:
             beside = self._beside(x, maps, inputs)
             out = self._attend(x, rows, offsets, beside, inputs, random_blocks)
-            kept = self._cache(rows, inputs)
+            cache = self._cache(rows, inputs)
         # [b, n, h, d] -> [b, n, e]
-        return self.joined(out, x.shape[-1]), kept
+        return self.joined(out, x.shape[-1]), cache
 
     def _beside(self, x, maps, inputs: SequenceInputs) -> Beside | None:
         """Sums of blocks as keys and values of all tokens."""
@@ -328,10 +328,10 @@ class SelfAttention(HeadProjections):
         embedding = jnp.zeros((2 * radius + 1, *shape), self.dtype)
         for step in dict.fromkeys(steps):
             # bool [1, h, 1]: the heads of this dilation.
-            mine = np.array([s == step for s in steps])[None, :, None]
+            of_step = np.array([s == step for s in steps])[None, :, None]
             # [2 * radius + 1, width] -> [2 * radius + 1, h, d]; one map for all steps.
-            found = dense(sinusoids(offset * step, width)[0])
-            embedding = jnp.where(mine, found, embedding)
+            products = dense(sinusoids(offset * step, width)[0])
+            embedding = jnp.where(of_step, products, embedding)
         wide = embedding.astype(jnp.promote_types(self.dtype, jnp.float32))
         # (v - u) . E, summed in float32: [2 * radius + 1, h]
         bias = jnp.einsum("vhd,hd->vh", wide, (v - u).astype(wide.dtype))

@@ -51,12 +51,12 @@ class Several(NamedTuple):
     inputs: tuple[Any, ...]
 
 
-def _applied(layer: nn.Module, carry, shared, own: tuple):
-    """What `layer(carry, shared, *own)` gives, of each of several inputs."""
+def _applied(layer: nn.Module, carry, shared, per_layer: tuple):
+    """What `layer(carry, shared, *per_layer)` gives, of each of several inputs."""
     if not isinstance(carry, Several):
-        return layer(carry, shared, *own)[0]
+        return layer(carry, shared, *per_layer)[0]
     pairs = zip(carry.inputs, shared.inputs, strict=True)
-    return Several(tuple(layer(x, s, *own)[0] for x, s in pairs))
+    return Several(tuple(layer(x, s, *per_layer)[0] for x, s in pairs))
 
 
 class Period(nn.Module):
@@ -69,17 +69,17 @@ class Period(nn.Module):
     layers: Sequence[Callable[[], nn.Module]]
 
     @nn.compact
-    def __call__(self, carry, shared, own=None):
-        """Applies the layers; see `Stack`, with `[layers, ...]` for `own`."""
+    def __call__(self, carry, shared, per_layer=None):
+        """Applies the layers; see `Stack`, with `[layers, ...]` for `per_layer`."""
         for i, make in enumerate(self.layers):
             # A scan has one body: layers that differ, as in windows, share one.
-            carry, _ = make()(carry, shared, *_of_layer(own, i))
+            carry, _ = make()(carry, shared, *_of_layer(per_layer, i))
         return carry, None
 
 
-def _of_layer(own, i: int) -> tuple:
+def _of_layer(per_layer, i: int) -> tuple:
     """The last argument of layer `i`, if its layers have one."""
-    return () if own is None else (jax.tree.map(lambda x: x[i], own),)
+    return () if per_layer is None else (jax.tree.map(lambda x: x[i], per_layer),)
 
 
 class _Step(nn.Module):
@@ -88,9 +88,9 @@ class _Step(nn.Module):
     make_layer: Callable[[], nn.Module]
 
     @nn.compact
-    def __call__(self, carry, shared, own=None):
-        own = () if own is None else (own,)
-        return _applied(self.make_layer(), carry, shared, own), None
+    def __call__(self, carry, shared, per_layer=None):
+        per_layer = () if per_layer is None else (per_layer,)
+        return _applied(self.make_layer(), carry, shared, per_layer), None
 
 
 class Stack(nn.Module):
@@ -101,7 +101,7 @@ class Stack(nn.Module):
 
     Attributes:
       make_layer: makes one layer, named "layer", called with (carry, shared) and, if
-        there is something of its own, with that; it gives (carry, what it keeps).
+        there is something per layer, with that; it gives (carry, state).
       num_layers: how many.
       scan: scanned or unrolled.
       remat_policy: a name of `REMAT_POLICIES`.
@@ -117,13 +117,13 @@ class Stack(nn.Module):
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
-    def __call__(self, carry, shared, own=None):
+    def __call__(self, carry, shared, per_layer=None):
         """Applies the layers.
 
         Args:
           carry: what the first one is given; may be `Several`.
           shared: what is handed to each of them unchanged; `Several` where `carry` is.
-          own: None, or arrays `[num_layers, ...]`: each layer is given its part.
+          per_layer: None, or arrays `[num_layers, ...]`: each layer is given its part.
         """
         step = _Step
         if isinstance(carry, Several) and not self.is_initializing():
@@ -142,23 +142,23 @@ class Stack(nn.Module):
         if not self.scan:
             for i in range(self.num_layers):
                 layer = step(self.make_layer, name=f"layers_{i}")
-                carry, _ = layer(carry, shared, *_of_layer(own, i))
+                carry, _ = layer(carry, shared, *_of_layer(per_layer, i))
             return carry
-        own = () if own is None else (own,)
+        per_layer = () if per_layer is None else (per_layer,)
         scanned = nn.scan(
             step,
             # Parameters, and what layers sow, with a leading axis of layers.
             variable_axes={"params": 0, "intermediates": 0},
             # Each layer is initialised, dropped and hashed by keys of its own.
             split_rngs={"params": True, "dropout": True, "lsh": True},
-            # `shared` whole, `own` [layers, ...] a layer at a time.
-            in_axes=(nn.broadcast, *(0 for _ in own)),
+            # `shared` whole, `per_layer` [layers, ...] a layer at a time.
+            in_axes=(nn.broadcast, *(0 for _ in per_layer)),
             length=self.num_layers,
             # Else flax traces the layer once more, to check broadcast variables, of
             # which there are none.
             check_constancy_invariants=False,
         )
-        carry, _ = scanned(self.make_layer, name="layers")(carry, shared, *own)
+        carry, _ = scanned(self.make_layer, name="layers")(carry, shared, *per_layer)
         return carry
 
 

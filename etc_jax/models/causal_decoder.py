@@ -20,11 +20,11 @@ from etc_jax.ops.attention.memory_rows import MemoryRows
 )
 @dataclasses.dataclass(frozen=True)
 class Cache:
-    """What is kept of a batch of sequences.
+    """The state of a batch of sequences: caches of their layers, and where they end.
 
     Attributes:
-      layers: what each layer of a run that is repeated keeps, with a leading axis of
-        repeats.
+      layers: the state of each layer of a run that is repeated, with a leading axis
+        of repeats.
       position: int32 `[b]`, where the next token of each sequence stands.
       length: longest sequence that there is room for.
       memory: of an encoder, of all layers; None: there is none.
@@ -47,10 +47,12 @@ class Cache:
         if self.beam is None:
             return self
         b, k, _ = self.beam.shape
-        rows, own = jnp.arange(b)[:, None], jnp.arange(k, dtype=jnp.int32)[None]
+        rows, beam = jnp.arange(b)[:, None], jnp.arange(k, dtype=jnp.int32)[None]
         # [b * k] -> [b, k]
-        place = self.newest.reshape(b, k)
-        return dataclasses.replace(self, beam=self.beam.at[rows, own, place].set(own))
+        position = self.newest.reshape(b, k)
+        return dataclasses.replace(
+            self, beam=self.beam.at[rows, beam, position].set(beam)
+        )
 
     def with_token(
         self, layers: tuple[Any, ...], logits: jax.Array
@@ -69,8 +71,8 @@ def prompt_ids(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
       tokens: `[b, n]`.
       lengths: int `[b]`, tokens of each prompt.
     """
-    place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-    return (place < lengths[:, None]).astype(jnp.int32)
+    position = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+    return (position < lengths[:, None]).astype(jnp.int32)
 
 
 def last_rows(rows: Any, lengths: jax.Array) -> Any:
@@ -96,13 +98,13 @@ class CausalDecoder:
         """See `decoding.Decoder`."""
         many = functools.partial(jnp.repeat, repeats=num_beams)
         b = cache.position.shape[0]
-        own = jnp.arange(num_beams, dtype=jnp.int32)[None, :, None]
+        beam = jnp.arange(num_beams, dtype=jnp.int32)[None, :, None]
         return dataclasses.replace(
             cache,
             # [layers, b, ...] -> [layers, b * k, ...]
             layers=self.of_rows(cache.layers, functools.partial(many, axis=1)),
             position=many(cache.position, axis=0),
-            beam=jnp.broadcast_to(own, (b, num_beams, cache.length))
+            beam=jnp.broadcast_to(beam, (b, num_beams, cache.length))
             if self.reads_beams
             else None,
         )
@@ -121,7 +123,7 @@ class CausalDecoder:
         return dataclasses.replace(cache, layers=layers)
 
     def of_rows(self, layers: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
-        """Changes all arrays `[layers, b, ...]` of what layers keep."""
+        """Changes all arrays `[layers, b, ...]` of the layers' states."""
         return jax.tree.map(change, layers)
 
     def check(self, length: int) -> None:

@@ -77,12 +77,12 @@ def _span_rows(source: _Source, first: jax.Array, last: jax.Array) -> jax.Array:
     # [s]; a span that is too long is no candidate, but has a row like the others.
     width = jnp.minimum(last - first, len(widths) - 1)
     # [s, max_tokens], rows of the tokens from the first one on.
-    places = jnp.minimum(first[:, None] + further, len(rows) - 1)
-    logits = jnp.where(further <= width[:, None], looks[places], MASKED)
+    index = jnp.minimum(first[:, None] + further, len(rows) - 1)
+    logits = jnp.where(further <= width[:, None], looks[index], MASKED)
     # Over the tokens of the span alone: [s, max_tokens]
     weights = jax.nn.softmax(logits, axis=1).astype(rows.dtype)
     # [s, w], [s, w, d] -> [s, d]
-    mean = jnp.einsum("sw,swd->sd", weights, rows[places])
+    mean = jnp.einsum("sw,swd->sd", weights, rows[index])
     # [s, 3 * d + feature_dim]
     return jnp.concatenate([rows[first], rows[last], mean, widths[width]], axis=1)
 
@@ -124,8 +124,8 @@ def _by_chunks(chunks_fn: Callable, arrays: tuple[jax.Array, ...], length: int):
         return jnp.pad(x, more).reshape(chunks, length, *x.shape[1:])
 
     # [chunks, length, ...] -> [rows, ...], without what filled up the last one.
-    made = chunks_fn(tuple(map(cut, arrays)))
-    return made.reshape(chunks * length, *made.shape[2:])[:number]
+    out = chunks_fn(tuple(map(cut, arrays)))
+    return out.reshape(chunks * length, *out.shape[2:])[:number]
 
 
 class _Ffnn(nn.Module):
@@ -166,10 +166,12 @@ class _PairScores(nn.Module):
     def __call__(self, carry, chunk, shared):
         (rows, antecedents, buckets), (top_rows, distances) = chunk, shared
         # [k, e] at [s, c] -> [s, c, e]
-        other = top_rows[antecedents]
-        own = jnp.broadcast_to(rows[:, None], other.shape)
+        antecedent = top_rows[antecedents]
+        span = jnp.broadcast_to(rows[:, None], antecedent.shape)
         # [s, c, 3 * e + feature_dim]
-        x = jnp.concatenate([own, other, own * other, distances[buckets]], axis=-1)
+        x = jnp.concatenate(
+            [span, antecedent, span * antecedent, distances[buckets]], axis=-1
+        )
         return carry, self.make_ffnn()(x)
 
 
@@ -244,7 +246,7 @@ class SpanPairHead(nn.Module):
         scores = self._mention_scores(source, first, last)
         room = min(self.max_spans, len(first), math.ceil(self.top_ratio * len(rows)))
         # k = room: [k], [k]
-        top, top_mask = self._kept(scores, mask, num_words, room)
+        top, top_mask = self._top_spans(scores, mask, num_words, room)
         # [k, e] with e = 3 * d + feature_dim
         top_rows = self._top_rows(source, first[top], last[top])
         scores = scores[top]
@@ -296,7 +298,7 @@ class SpanPairHead(nn.Module):
             lambda chunks: jax.lax.map(row_fn, chunks), (first, last), self.chunk_length
         )
 
-    def _kept(self, scores, mask, num_words, k) -> tuple[jax.Array, jax.Array]:
+    def _top_spans(self, scores, mask, num_words, k) -> tuple[jax.Array, jax.Array]:
         """Indices of the spans of the highest scores, in ascending order: `[k]`, mask.
 
         Those after the last one are the last candidate.
@@ -305,12 +307,12 @@ class SpanPairHead(nn.Module):
         # A choice has no gradient; the scores of what is chosen have.
         ranked = jnp.where(mask, jax.lax.stop_gradient(scores), -jnp.inf)
         # [m] -> [k], from the highest score on.
-        best, found = jax.lax.top_k(ranked, k)
+        best, index = jax.lax.top_k(ranked, k)
         wanted = jnp.ceil(self.top_ratio * num_words)
         # Static shapes: k places for every document, of which some may stay empty.
-        kept = (jnp.arange(k) < wanted) & (best > -jnp.inf)
+        is_top = (jnp.arange(k) < wanted) & (best > -jnp.inf)
         # What is not kept becomes `number` and so comes last.
-        order = jnp.sort(jnp.where(kept, found, number))
+        order = jnp.sort(jnp.where(is_top, index, number))
         return jnp.minimum(order, number - 1), order < number
 
     def _coarse_scores(self, top_rows: jax.Array) -> jax.Array:
@@ -330,9 +332,9 @@ class SpanPairHead(nn.Module):
         allowed = earlier & top_mask[:, None] & top_mask[None]
         ranked = jnp.where(allowed, jax.lax.stop_gradient(coarse), -jnp.inf)
         # [k, k] -> [k, c]
-        best, found = jax.lax.top_k(ranked, min(self.max_antecedents, k))
-        # As in `_kept`: empty places last, and ascending in each row.
-        order = jnp.sort(jnp.where(best > -jnp.inf, found, k), axis=1)
+        best, index = jax.lax.top_k(ranked, min(self.max_antecedents, k))
+        # As in `_top_spans`: empty places last, and ascending in each row.
+        order = jnp.sort(jnp.where(best > -jnp.inf, index, k), axis=1)
         return jnp.where(order < k, order, 0), order < k
 
     def _pair_scores(self, top_rows, antecedents) -> jax.Array:

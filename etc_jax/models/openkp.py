@@ -68,9 +68,9 @@ def visual_adders(of_elements: jax.Array, links: jax.Array) -> Rows:
       `Rows` of `[b, n, e]`, zeros for tokens in no element, and `[b, g, e]`.
     """
     # [b, n] -> [b, n, 1]
-    places = jnp.maximum(links, 0).astype(jnp.int32)[..., None]
+    index = jnp.maximum(links, 0).astype(jnp.int32)[..., None]
     # [b, g, e] at [b, n, 1] -> [b, n, e]
-    long = jnp.take_along_axis(of_elements, places, axis=1)
+    long = jnp.take_along_axis(of_elements, index, axis=1)
     return Rows(jnp.where(links[..., None] >= 0, long, 0), of_elements)
 
 

@@ -48,7 +48,7 @@ class CachedLayers(Protocol):
           memory: of `memory_rows`.
 
         Returns:
-          (rows after the last layer, what the layers keep: see `Cache.layers`).
+          (rows after the last layer, states of the layers: see `Cache.layers`).
         """
 
     def step(self, x: jax.Array, cache: Cache) -> tuple[Any, tuple[Any, ...]]:
@@ -110,14 +110,13 @@ class CachedBlocks(NamedTuple):
 
         def body(x, of_layer):
             params, key, value = of_layer
-            mine = memory._replace(key=key, value=value)
+            shared = inputs._replace(memory=memory._replace(key=key, value=value))
             # x is [b, m, e]; the cache of a layer is [b, length, h, d].
-            shared = inputs._replace(memory=mine)
             return self.block.apply({"params": params}, x, shared)
 
         # Caches come out with a leading axis of layers.
-        x, kept = jax.lax.scan(body, x, (self.params, memory.key, memory.value))
-        return x, (kept,)
+        x, caches = jax.lax.scan(body, x, (self.params, memory.key, memory.value))
+        return x, (caches,)
 
     def step(self, x: jax.Array, cache: Cache):
         """See `CachedLayers`."""
@@ -125,19 +124,19 @@ class CachedBlocks(NamedTuple):
         rows, position = cache.memory, cache.newest
 
         def body(carry, of_layer):
-            x, kept = carry
+            x, caches = carry
             layer, params, key, value = of_layer
             shared = inputs._replace(
                 memory=rows._replace(key=key, value=value),
                 newest=Newest(position, layer, beam=cache.beam),
             )
-            return self.block.apply({"params": params}, x, shared, None, kept), None
+            return self.block.apply({"params": params}, x, shared, None, caches), None
 
         # Caches are carried, so that each layer writes its row where it is.
         layers = jnp.arange(self.config.num_decoder_layers, dtype=jnp.int32)
         of_layers = (layers, self.params, rows.key, rows.value)
-        (x, kept), _ = jax.lax.scan(body, (x, *cache.layers), of_layers)
-        return x, (kept,)
+        (x, caches), _ = jax.lax.scan(body, (x, *cache.layers), of_layers)
+        return x, (caches,)
 
 
 @registry.register("decoder", "bart")
@@ -184,13 +183,13 @@ class Seq2SeqDecoder(CausalDecoder):
         model = self.model(params)
         layers = self.layers(model, params, length)
         # [1, m]
-        place = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
-        x = self._start(model, tokens, jnp.broadcast_to(place, tokens.shape))
+        position = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+        x = self._start(model, tokens, jnp.broadcast_to(position, tokens.shape))
         rows = layers.memory_rows(memory)
-        x, kept = layers.fill(x, prompt_ids(tokens, lengths), rows)
+        x, states = layers.fill(x, prompt_ids(tokens, lengths), rows)
         # [b, m, e] -> [b, 1, e]
         logits = self._logits(model, last_rows(x, lengths))
-        return logits, Cache(kept, lengths, length, rows)
+        return logits, Cache(states, lengths, length, rows)
 
     def step(
         self, params: Any, cache: Cache, token: jax.Array
@@ -200,8 +199,8 @@ class Seq2SeqDecoder(CausalDecoder):
         # [b] -> [b, 1, e]
         x = self._start(model, token[:, None], cache.newest[:, None])
         cache = cache.with_own_rows()
-        x, kept = self.layers(model, params, cache.length).step(x, cache)
-        return cache.with_token(kept, self._logits(model, x))
+        x, states = self.layers(model, params, cache.length).step(x, cache)
+        return cache.with_token(states, self._logits(model, x))
 
     def model(self, params: Any) -> EncoderDecoder:
         """The module with its parameters."""

@@ -81,16 +81,16 @@ def pairs_within(
     """
     n = groups.shape[1]
     # [tokens], [tokens]: padding is gone.
-    row, place = np.nonzero(groups)
+    row, position = np.nonzero(groups)
     # Tokens of a group side by side, in ascending order.
-    keys = np.stack([row, groups[row, place], place % step], axis=1)
+    keys = np.stack([row, groups[row, position], position % step], axis=1)
     _, number = np.unique(keys, axis=0, return_inverse=True)
     span = 3 * n  # further apart than any two places
     # Each group has a stretch of the line to itself, so that one search serves all.
     at = number.ravel().astype(np.int64) * span
-    sorted_at = np.sort(at + place)
-    low = np.searchsorted(sorted_at, at + np.maximum(first[place], -n + 1), "left")
-    high = np.searchsorted(sorted_at, at + np.minimum(last[place], 2 * n), "right")
+    sorted_at = np.sort(at + position)
+    low = np.searchsorted(sorted_at, at + np.maximum(first[position], -n + 1), "left")
+    high = np.searchsorted(sorted_at, at + np.minimum(last[position], 2 * n), "right")
     return int(np.sum(np.maximum(high - low, 0)))
 
 

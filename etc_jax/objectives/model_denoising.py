@@ -102,7 +102,9 @@ class ModelDenoising:
         """
         if not self.generator_weight:
             params, deterministic = jax.lax.stop_gradient(params), True
-        places, spans = span_choice.places_of(batch["span_ids"], self.rows.num_places)
+        places, spans = span_choice.positions_of(
+            batch["span_ids"], self.rows.num_places
+        )
         tokens = batch["tokens"]
         module = self.generator.module(self.generator.model, deterministic)
         losses, hits = module.apply(

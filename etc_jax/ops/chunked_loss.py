@@ -90,14 +90,18 @@ class RowLoss(Protocol):
         """
 
     def gradient(
-        self, scores: jax.Array, targets: jax.Array | None, kept: Any, grad: jax.Array
+        self,
+        scores: jax.Array,
+        targets: jax.Array | None,
+        residuals: Any,
+        grad: jax.Array,
     ) -> jax.Array:
         """The gradient of `sum(losses * grad)` with respect to `scores`, in its shape.
 
         Args:
           scores: see `losses`.
           targets: see there.
-          kept: what `losses` gave for it.
+          residuals: what `losses` gave for it.
           grad: `[b, l]`.
         """
 
@@ -144,9 +148,9 @@ class CrossEntropy:
         hits = jnp.argmax(scores, axis=-1) == targets
         return (losses + z * lse**2 if z else losses, hits), lse
 
-    def gradient(self, scores, targets, kept, grad):
+    def gradient(self, scores, targets, residuals, grad):
         """See `RowLoss`."""
-        s, z, size, lse = self.label_smoothing, self.z_loss, scores.shape[-1], kept
+        s, z, size, lse = self.label_smoothing, self.z_loss, scores.shape[-1], residuals
         wanted = jnp.arange(size)[None, None] == targets[..., None]
         if s:
             wanted = (1 - s) * wanted + s / size
@@ -245,8 +249,8 @@ def of_rows(
     count = -(-n // chunk_length)
     # x: [count, b, l, ..., e], targets: [count, b, l]; l = ceil(n / count).
     cut, targets = jax.tree.map(lambda a: _chunks(a, count), (x, targets))
-    found = _chunked(loss, cut, kernel, bias, targets)
-    return tuple(_unchunked(a, n) for a in found)
+    by_chunk = _chunked(loss, cut, kernel, bias, targets)
+    return tuple(_unchunked(a, n) for a in by_chunk)
 
 
 def _shifted(scores: jax.Array, bias: jax.Array) -> jax.Array:
@@ -292,19 +296,19 @@ def _chunked_fwd(loss, x, kernel, bias, targets):
         # [b, l, ..., e] x [e, v] -> [b, l, ..., v]: logits of one chunk, not kept.
         return loss.losses(_shifted(_product(rows, matrix), bias), wanted)
 
-    found, kept = jax.lax.map(one, (x, targets))
-    return found, (x, kernel, bias, targets, kept)
+    results, saved = jax.lax.map(one, (x, targets))
+    return results, (x, kernel, bias, targets, saved)
 
 
 def _chunked_bwd(loss, residuals, grads):
-    x, kernel, bias, targets, kept = residuals
+    x, kernel, bias, targets, saved = residuals
     matrix = _gathered(kernel, x.dtype)
     b, width, size = x.shape[1], x.shape[-1], kernel.shape[-1]
     # Each device adds up the gradients of its own rows, which meet once, after the
     # loop: a sum over all rows in the loop would be a reduction for each chunk.
     shards = ways("batch") if b % ways("batch") == 0 else 1
 
-    def own(a):
+    def by_shard(a):
         # [b, l, ..., x] -> [shards, b / shards * l * ..., x].
         return a.reshape(shards, -1, a.shape[-1])
 
@@ -315,22 +319,22 @@ def _chunked_bwd(loss, residuals, grads):
         )
 
     def add(total, chunk):
-        rows, wanted, kept, grad = chunk
+        rows, wanted, saved, grad = chunk
         scores = _shifted(_product(rows, matrix), bias)
-        scores_grad = loss.gradient(scores, wanted, kept, grad)
-        columns = own(scores_grad.astype(x.dtype))
+        scores_grad = loss.gradient(scores, wanted, saved, grad)
+        columns = by_shard(scores_grad.astype(x.dtype))
         # [shards, rows, e] x [shards, rows, v] -> [shards, e, v].
         kernel_grad = jnp.einsum(
-            "sre,srv->sev", own(rows), columns, preferred_element_type=_wide(x)
+            "sre,srv->sev", by_shard(rows), columns, preferred_element_type=_wide(x)
         )
-        total = total[0] + kernel_grad, total[1] + own(scores_grad).sum(axis=1)
+        total = total[0] + kernel_grad, total[1] + by_shard(scores_grad).sum(axis=1)
         return pinned(*total), _input_gradient(scores_grad, x, matrix)
 
     zeros = pinned(
         jnp.zeros((shards, width, size), _wide(x)), jnp.zeros((shards, size), _wide(x))
     )
     (kernel_grad, bias_grad), x_grad = jax.lax.scan(
-        add, zeros, (x, targets, kept, grads[0])
+        add, zeros, (x, targets, saved, grads[0])
     )
     return (
         x_grad,

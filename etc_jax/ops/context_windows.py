@@ -62,15 +62,15 @@ class Windows(NamedTuple):
         """
         # [1, k] and [b, 1] -> [b, k].
         start = self.start(lengths[:, None], number[None])
-        place = start[..., None] + jnp.arange(self.size, dtype=jnp.int32)[None, None]
-        there = (number[None] >= 0) & (number[None] <= self.last(lengths[:, None]))
-        there = there[..., None] & (place < lengths[:, None, None])
-        flat = jnp.minimum(place, x.shape[1] - 1).reshape(len(x), -1)
-        found = jnp.take_along_axis(x, flat, axis=1).reshape(place.shape)
-        return jnp.where(there, found, 0)
+        position = start[..., None] + jnp.arange(self.size, dtype=jnp.int32)[None, None]
+        exists = (number[None] >= 0) & (number[None] <= self.last(lengths[:, None]))
+        exists = exists[..., None] & (position < lengths[:, None, None])
+        flat = jnp.minimum(position, x.shape[1] - 1).reshape(len(x), -1)
+        values = jnp.take_along_axis(x, flat, axis=1).reshape(position.shape)
+        return jnp.where(exists, values, 0)
 
 
-class Kept(NamedTuple):
+class CollectedRows(NamedTuple):
     """Rows that windows keep, collected some windows at a time.
 
     Attributes:
@@ -82,14 +82,14 @@ class Kept(NamedTuple):
     tail: Array
 
     @classmethod
-    def none(cls, windows: Windows, b: int, width: int, dtype) -> "Kept":
+    def none(cls, windows: Windows, b: int, width: int, dtype) -> "CollectedRows":
         """Before any window."""
         sizes = windows.margin, windows.size
         return cls(*(jnp.zeros((b, size, width), dtype) for size in sizes))
 
     def with_rows(
         self, windows: Windows, lengths: Array, number: Array, rows: Array
-    ) -> tuple["Kept", Array]:
+    ) -> tuple["CollectedRows", Array]:
         """These, and what inner windows keep.
 
         Args:
@@ -101,11 +101,11 @@ class Kept(NamedTuple):
         Returns:
           (rows kept at the ends, `[b, k, stride, e]` of all as if they were inner).
         """
-        first = jnp.zeros_like(lengths)
-        head = picked(number, first, rows[:, :, : windows.margin], self.head)
+        zero = jnp.zeros_like(lengths)
+        head = picked(number, zero, rows[:, :, : windows.margin], self.head)
         tail = picked(number, windows.last(lengths), rows, self.tail)
         inner = rows[:, :, windows.margin : windows.margin + windows.stride]
-        return Kept(head, tail), inner
+        return CollectedRows(head, tail), inner
 
     def joined(
         self, windows: Windows, lengths: Array, inner: Array, length: int
@@ -121,13 +121,15 @@ class Kept(NamedTuple):
         Returns:
           `[b, n, e]`; after the end of a document any row.
         """
-        place = jnp.arange(length, dtype=jnp.int32)[None]
+        position = jnp.arange(length, dtype=jnp.int32)[None]
         lengths = lengths[:, None]
         last = windows.last(lengths)
-        in_tail = windows.keeper(lengths, place) == last
+        in_tail = windows.keeper(lengths, position) == last
         # Places in head, inner rows and tail, side by side: [b, n].
         count = windows.margin + inner.shape[1]
-        at = jnp.where(in_tail, count + place - windows.start(lengths, last), place)
+        at = jnp.where(
+            in_tail, count + position - windows.start(lengths, last), position
+        )
         rows = jnp.concatenate([self.head, inner, self.tail], axis=1)
         at = jnp.clip(at, 0, rows.shape[1] - 1)
         # Mapped over the batch, so that it stays split over devices.
@@ -145,6 +147,6 @@ def picked(number: Array, wanted: Array, rows: Array, before: Array) -> Array:
     """
     same = number[None] == wanted[:, None]
     # [b, k, ...] -> [b, ...].
-    found = jax.vmap(lambda rows, i: rows[i])(rows, jnp.argmax(same, axis=1))
-    there = jnp.any(same, axis=1).reshape(-1, *[1] * (before.ndim - 1))
-    return jnp.where(there, found, before)
+    window = jax.vmap(lambda rows, i: rows[i])(rows, jnp.argmax(same, axis=1))
+    is_among = jnp.any(same, axis=1).reshape(-1, *[1] * (before.ndim - 1))
+    return jnp.where(is_among, window, before)

@@ -62,8 +62,8 @@ class _Apart:
         del targets
         return (of_softmax(scores[:, :, 0], scores[:, :, 1]),), None
 
-    def gradient(self, scores, targets, kept, grad):
-        del targets, kept
+    def gradient(self, scores, targets, residuals, grad):
+        del targets, residuals
         _, pull = jax.vjp(lambda scores: self.losses(scores, None)[0][0], scores)
         return pull(grad)[0]
 

@@ -86,7 +86,7 @@ class Distance:
     def logits(self, t: jax.Array) -> jax.Array:
         """`[..., labels, q]` -> `[..., keys, q]`."""
         q, ndim = t.shape[-1], t.ndim
-        first, stop, place = self._rows(q)
+        first, stop, start = self._rows(q)
         k = self.max_distance
         # Labels 0..k are distances 0..k, labels k + 1..2k are distances -1..-k. By
         # distance, from -k to k: [..., 2k + 1, q].
@@ -95,7 +95,7 @@ class Distance:
         # Logits of the two clipped labels, [..., 1, q].
         far_left, far_right = near[..., :1, :], near[..., -1:, :]
         # [..., q, 2k + 1] -> [..., q, 2k + q], of which the band -> [..., rows, q].
-        band = _flip(shear(_flip(near))[..., place : place + stop - first])
+        band = _flip(shear(_flip(near))[..., start : start + stop - first])
         left, right = (self._spread(side, ndim) for side in self._sides(q))
         band = jnp.where(left, far_left, jnp.where(right, far_right, band))
 
@@ -108,7 +108,7 @@ class Distance:
     def gradient(self, block: jax.Array, num_labels: int) -> jax.Array:
         """The transpose of `logits`."""
         q, ndim = block.shape[-1], block.ndim
-        first, stop, place = self._rows(q)
+        first, stop, start = self._rows(q)
         band = block[..., first:stop, :]
         left, right = (self._spread(side, ndim) for side in self._sides(q))
 
@@ -122,7 +122,7 @@ class Distance:
         # [..., q, rows] -> [..., q, 2k + q], as `shear` gives it.
         sheared = jnp.pad(
             _flip(band),
-            [(0, 0)] * (ndim - 1) + [(place, wide - place - (stop - first))],
+            [(0, 0)] * (ndim - 1) + [(start, wide - start - (stop - first))],
         )
         # Pairs of the band beyond distance k fall off here; `total` has them. By
         # distance: [..., 2k + 1, q].
@@ -159,26 +159,26 @@ class Constant:
         return jnp.pad(row, widths)
 
 
-def choose(logits: jax.Array, rows, places) -> jax.Array:
+def choose(logits: jax.Array, rows, masks) -> jax.Array:
     """The given logits, but one of the `rows` where its place is true.
 
     Args:
       logits: `[..., keys or 1, q]`.
       rows: label logits `[..., 1, q]`, the later ones first in rank.
-      places: bool for each row, broadcastable to the block.
+      masks: bool for each row, broadcastable to the block.
     """
-    for row, place in zip(rows, places, strict=True):
-        logits = jnp.where(place, row, logits)
+    for row, mask in zip(rows, masks, strict=True):
+        logits = jnp.where(mask, row, logits)
     return logits
 
 
-def choose_gradient(block: jax.Array, base, values, places, num_labels: int):
+def choose_gradient(block: jax.Array, base, values, masks, num_labels: int):
     """The transpose of `choose` of base logits and the rows of labels `values`."""
     # The last row wins in `choose`, so it takes its places first.
     rest, parts = block, []
-    for value, place in zip(reversed(values), reversed(places), strict=True):
-        parts.append(Constant(value).gradient(jnp.where(place, rest, 0), num_labels))
-        rest = jnp.where(place, 0, rest)
+    for value, mask in zip(reversed(values), reversed(masks), strict=True):
+        parts.append(Constant(value).gradient(jnp.where(mask, rest, 0), num_labels))
+        rest = jnp.where(mask, 0, rest)
     return sum(parts, base.gradient(rest, num_labels))
 
 

@@ -98,10 +98,12 @@ class Rules:
                 yield name, f"are {sorted(ids)}, all of which suppress_tokens rules out"
         usable = set(range(size)) - never - words
         ends = set(self.eos_ids)
-        first = usable - set(self.begin_suppress_tokens)
+        first_tokens = usable - set(self.begin_suppress_tokens)
         if self.min_tokens:
-            first = first - ends
-        if not usable or (not first and not (self.forced_bos_ids and start == 1)):
+            first_tokens = first_tokens - ends
+        if not usable or (
+            not first_tokens and not (self.forced_bos_ids and start == 1)
+        ):
             yield (
                 "suppress_tokens",
                 "and bad_words, begin_suppress_tokens and min_tokens leave none of the "
@@ -171,10 +173,10 @@ def apply(
     if rules.min_tokens and rules.eos_ids:
         short = count - start < rules.min_tokens
         logits = jnp.where(short & is_in(rules.eos_ids, size), -jnp.inf, logits)
-    for forced, place in ((rules.forced_bos_ids, 1), (rules.forced_eos_ids, last)):
+    for forced, position in ((rules.forced_bos_ids, 1), (rules.forced_eos_ids, last)):
         if forced:
             only = jnp.where(is_in(forced, size), 0.0, -jnp.inf).astype(logits.dtype)
-            logits = jnp.where(count == place, only, logits)
+            logits = jnp.where(count == position, only, logits)
     if rules.suppress_tokens:
         logits = jnp.where(is_in(rules.suppress_tokens, size), -jnp.inf, logits)
     if rules.begin_suppress_tokens:
@@ -186,15 +188,15 @@ def apply(
 
 def is_in(ids: tuple[int, ...], size: int) -> np.ndarray:
     """bool `[size]`: which of the ids below `size` are some."""
-    found = np.zeros(size, bool)
-    found[list(ids)] = True
-    return found
+    mask = np.zeros(size, bool)
+    mask[list(ids)] = True
+    return mask
 
 
 def _penalized(logits: Array, penalty: float, tokens: Array, written: Array) -> Array:
-    there = _marked(tokens, written[None], logits.shape[1])
+    present = _marked(tokens, written[None], logits.shape[1])
     less = jnp.where(logits < 0, logits * penalty, logits / penalty)
-    return jnp.where(there, less, logits)
+    return jnp.where(present, less, logits)
 
 
 def _marked(tokens: Array, which: Array, size: int) -> Array:
@@ -206,13 +208,13 @@ def _marked(tokens: Array, which: Array, size: int) -> Array:
 
 
 def _completes(
-    text: Array, is_there: Array, tokens: Array, count: Array, n: int, size: int
+    text: Array, is_token: Array, tokens: Array, count: Array, n: int, size: int
 ) -> Array:
     """bool `[r, size]`: the ids that would end an n-gram of a text.
 
     Args:
       text: int `[r, m]`.
-      is_there: bool `[r, m]` or `[1, m]`: which tokens of it are.
+      is_token: bool `[r, m]` or `[1, m]`: which tokens of it are.
       tokens: see `apply`; their last n - 1 are the beginning of the n-gram.
       count: see `apply`.
       n: tokens of an n-gram.
@@ -222,7 +224,7 @@ def _completes(
     if starts < 1:
         return jnp.zeros((tokens.shape[0], size), bool)
     # An n-gram at each place, whose end is there: [r or 1, starts].
-    same = is_there[:, n - 1 :] & (count >= n - 1)
+    same = is_token[:, n - 1 :] & (count >= n - 1)
     for i in range(n - 1):
         same = same & (text[:, i : i + starts] == _newest(tokens, count, n - 1 - i))
     return _marked(text[:, n - 1 :], same, size)

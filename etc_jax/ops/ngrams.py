@@ -22,12 +22,12 @@ def sum_words(x: jax.Array, words: jax.Array) -> jax.Array:
     """
     n = x.shape[1]
     # n: beyond the last row, so left out.
-    places = jnp.where(words < 0, n, words)
+    index = jnp.where(words < 0, n, words)
 
-    def one(rows, places):
-        return jax.ops.segment_sum(rows, places, num_segments=n)
+    def one(rows, index):
+        return jax.ops.segment_sum(rows, index, num_segments=n)
 
-    return jax.vmap(one)(x.astype(jnp.float32), places)
+    return jax.vmap(one)(x.astype(jnp.float32), index)
 
 
 def num_words(words: jax.Array) -> jax.Array:

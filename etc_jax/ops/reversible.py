@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# (params, x, rng, shared, kept) -> (y, kept): a stream of arrays to one of the same
+# (params, x, rng, shared, state) -> (y, state): a stream of arrays to one of the same
 # shapes, and integers that it must find again when it is computed anew, such as buckets
-# that a rounding error might change. `kept` is None at first; then it is given back.
+# that a rounding error might change. `state` is None at first; then it is given back.
 Half = Callable[[Any, Any, jax.Array, Any, Any], tuple[Any, Any]]
 
 
@@ -35,7 +35,7 @@ def _subtract(x: Any, y: Any) -> Any:
     return jax.tree.map(lambda a, b: a - b.astype(a.dtype), x, y)
 
 
-def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=None):
+def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, saved=None):
     """One layer, by plain arithmetic.
 
     Args:
@@ -45,18 +45,18 @@ def layer(halves: Sequence[Half], params, rngs, shared, x1, x2, kept=None):
       shared: arrays that every half reads beside its stream.
       x1: a stream: arrays, which are float.
       x2: of the same shapes; what the first half reads.
-      kept: of each half, or None for each; None: for all.
+      saved: of each half, or None for each; None: for all.
 
     Returns:
-      (y1, y2, what each half keeps).
+      (y1, y2, the state of each half).
     """
-    mine = []
+    states = []
     for i, half in enumerate(halves):
-        before = None if kept is None else kept[i]
+        before = None if saved is None else saved[i]
         change, after = half(params[i], x2, rngs[i], shared, before)
         x1, x2 = x2, _add(x1, change)
-        mine.append(after)
-    return x1, x2, tuple(mine)
+        states.append(after)
+    return x1, x2, tuple(states)
 
 
 def _floats(shared) -> list:
@@ -79,7 +79,7 @@ def _no_gradient(x) -> np.ndarray:
     return np.zeros(x.shape, jax.dtypes.float0)
 
 
-def _undo(halves, params, rngs, shared, kept, outputs, gradients):
+def _undo(halves, params, rngs, shared, saved, outputs, gradients):
     """A layer backward, from its outputs.
 
     Returns:
@@ -93,8 +93,8 @@ def _undo(halves, params, rngs, shared, kept, outputs, gradients):
         """Half i, as a function of params, stream and what is shared, replayed."""
 
         def half(params, x, floats):
-            mine = _with_floats(shared, floats)
-            return halves[i](params, x, rngs[i], mine, kept[i])[0]
+            inputs = _with_floats(shared, floats)
+            return halves[i](params, x, rngs[i], inputs, saved[i])[0]
 
         return half
 
@@ -104,11 +104,11 @@ def _undo(halves, params, rngs, shared, kept, outputs, gradients):
         # and its gradients. A cotangent has the dtype of what the half gave, not that
         # of the stream.
         change, back = jax.vjp(again(i), params[i], y1, floats)
-        mine, extra, of_floats = back(_like(d2, change))
+        of_params, extra, of_floats = back(_like(d2, change))
         y1, y2 = _subtract(y2, change), y1
         # y1 is an output too.
         d1, d2 = d2, _add(d1, extra)
-        d_params.insert(0, mine)
+        d_params.insert(0, of_params)
         d_floats.append(of_floats)
     return (y1, y2), (d1, d2), tuple(d_params), d_floats
 
@@ -129,22 +129,22 @@ def layers_apart(layers, params, rngs, shared, x1, x2):
       x2: see `stack`.
 
     Returns:
-      (y1, y2), the second stream after each layer and what its halves keep: for each
-      layer of a repeat, with a leading axis of repeats.
+      (y1, y2), the second stream after each layer and the states of its halves: for
+      each layer of a repeat, with a leading axis of repeats.
     """
 
     def body(streams, inputs):
         params, rngs = inputs
-        hidden, kept = [], []
+        hidden, saved = [], []
         for i, halves in enumerate(layers):
-            *streams, mine = layer(halves, params[i], rngs[i], shared, *streams)
+            *streams, states = layer(halves, params[i], rngs[i], shared, *streams)
             hidden.append(streams[1])
-            kept.append(mine)
-        return tuple(streams), (tuple(hidden), tuple(kept))
+            saved.append(states)
+        return tuple(streams), (tuple(hidden), tuple(saved))
 
-    # Over repeats; leaves of hidden and kept get a leading axis of repeats.
-    outputs, (hidden, kept) = jax.lax.scan(body, (x1, x2), (params, rngs))
-    return outputs, hidden, kept
+    # Over repeats; leaves of hidden and saved get a leading axis of repeats.
+    outputs, (hidden, saved) = jax.lax.scan(body, (x1, x2), (params, rngs))
+    return outputs, hidden, saved
 
 
 def plain_stack(layers, params, rngs, shared, x1, x2):
@@ -180,35 +180,35 @@ def _stack_function(layers):
         return plain_stack(layers, params, rngs, shared, x1, x2)
 
     def forward(params, rngs, shared, x1, x2):
-        outputs, _, kept = layers_apart(layers, params, rngs, shared, x1, x2)
-        # Of activations the last outputs alone; `kept` is integers.
-        return outputs, (params, rngs, shared, outputs, kept)
+        outputs, _, states = layers_apart(layers, params, rngs, shared, x1, x2)
+        # Of activations the last outputs alone; `states` is integers.
+        return outputs, (params, rngs, shared, outputs, states)
 
     def backward(saved, gradients):
-        params, rngs, shared, outputs, kept = saved
+        params, rngs, shared, outputs, states = saved
 
         floats = _floats(shared)
 
         def body(carry, inputs):
             outputs, gradients, d_floats = carry
-            params, rngs, kept = inputs
-            found = []
+            params, rngs, states = inputs
+            d_layers = []
             # The last layer first: its inputs are the outputs of the one before.
             for i in reversed(range(len(layers))):
-                outputs, gradients, mine, by_half = _undo(
-                    layers[i], params[i], rngs[i], shared, kept[i], outputs, gradients
+                outputs, gradients, of_params, by_half = _undo(
+                    layers[i], params[i], rngs[i], shared, states[i], outputs, gradients
                 )
-                found.insert(0, mine)
+                d_layers.insert(0, of_params)
                 for more in by_half:
                     d_floats = _add(d_floats, more)
-            return (outputs, gradients, d_floats), tuple(found)
+            return (outputs, gradients, d_floats), tuple(d_layers)
 
         # Sums over all layers have the digits of float32 at least.
         zeros = [
             jnp.zeros(x.shape, jnp.promote_types(x.dtype, jnp.float32)) for x in floats
         ]
         (_, gradients, d_floats), d_params = jax.lax.scan(
-            body, (outputs, gradients, zeros), (params, rngs, kept), reverse=True
+            body, (outputs, gradients, zeros), (params, rngs, states), reverse=True
         )
         d_shared = _with_floats(shared, _like(d_floats, floats), _no_gradient)
         # In the order of the arguments; keys have float0, as all that is not a float.

@@ -123,7 +123,7 @@ def _nucleus(logits: Array, top_p: Array | float) -> Array:
     # What the likelier tokens have together, [b, vocabulary], in sorted order.
     before = jnp.cumsum(odds, axis=-1) - odds
     # The first one stays in, whatever is lost in rounding.
-    kept = (before < top_p).at[:, 0].set(True)
-    # A threshold, [b, 1], as `kept` does not say where in the row a token stands.
-    least = jnp.where(kept, ordered, jnp.inf).min(axis=-1, keepdims=True)
+    in_nucleus = (before < top_p).at[:, 0].set(True)
+    # A threshold, [b, 1], as `in_nucleus` does not say where in the row a token stands.
+    least = jnp.where(in_nucleus, ordered, jnp.inf).min(axis=-1, keepdims=True)
     return jnp.where(logits < least, -jnp.inf, logits)

@@ -42,10 +42,10 @@ def size(axis_name: str) -> int:
     return jax.sharding.get_abstract_mesh().shape[axis_name]
 
 
-def _shift(x: Array, places: int, axis_name: str) -> Array:
-    """What stands `places` devices before this one; zeros where there is none."""
+def _shift(x: Array, hops: int, axis_name: str) -> Array:
+    """What stands `hops` devices before this one; zeros where there is none."""
     count = jax.lax.axis_size(axis_name)
-    pairs = [(i, i + places) for i in range(count) if 0 <= i + places < count]
+    pairs = [(i, i + hops) for i in range(count) if 0 <= i + hops < count]
     if not pairs:
         return jnp.zeros_like(x)
     return jax.lax.ppermute(x, axis_name, pairs)
@@ -144,11 +144,11 @@ def take_rows(x: Array, positions: Array, axis_name: str | None = None) -> Array
     positions = pad_to_multiple(positions, 1, ways)
 
     def pick(x, positions):
-        places = positions - jax.lax.axis_index(axis_name) * x.shape[1]
-        here = (places >= 0) & (places < x.shape[1])
+        index = positions - jax.lax.axis_index(axis_name) * x.shape[1]
+        is_local = (index >= 0) & (index < x.shape[1])
         # [b, n / ways, e] -> [b, p, e], zeros where another device has the row.
-        rows = jnp.take_along_axis(x, jnp.where(here, places, 0)[..., None], axis=1)
-        rows = jnp.where(here[..., None], rows, 0)
+        rows = jnp.take_along_axis(x, jnp.where(is_local, index, 0)[..., None], axis=1)
+        rows = jnp.where(is_local[..., None], rows, 0)
         # Summed over devices, of which each keeps its part: [b, p / ways, e].
         return jax.lax.psum_scatter(rows, axis_name, scatter_dimension=1, tiled=True)
 

@@ -34,7 +34,7 @@ class Sides(NamedTuple):
     target_sizes: jax.Array
 
 
-def places_of(spans: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+def positions_of(spans: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Where the tokens of all spans stand.
 
     Args:
@@ -47,8 +47,8 @@ def places_of(spans: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """
 
     def row(spans):
-        places, size = _packed(jnp.arange(len(spans)), spans > 0, count)
-        return places, jnp.where(jnp.arange(count) < size, spans[places], 0)
+        positions, size = _packed(jnp.arange(len(spans)), spans > 0, count)
+        return positions, jnp.where(jnp.arange(count) < size, spans[positions], 0)
 
     return jax.vmap(row)(spans)
 
@@ -144,8 +144,8 @@ def _packed(
     Of too many there are the first ones and the last one, which ends a text.
     """
     count = jnp.sum(taken, dtype=jnp.int32)
-    place = jnp.cumsum(taken, dtype=jnp.int32) - 1
-    has_room = (place < length - 1) | (place == count - 1)
+    slot = jnp.cumsum(taken, dtype=jnp.int32) - 1
+    has_room = (slot < length - 1) | (slot == count - 1)
     # What is not taken, or has no room, goes to a place that is not there.
-    place = jnp.where(taken & has_room, jnp.minimum(place, length - 1), length)
-    return jnp.zeros(length, values.dtype).at[place].set(values, mode="drop"), count
+    slot = jnp.where(taken & has_room, jnp.minimum(slot, length - 1), length)
+    return jnp.zeros(length, values.dtype).at[slot].set(values, mode="drop"), count

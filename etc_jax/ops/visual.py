@@ -44,9 +44,9 @@ def crosses(flags: jax.Array) -> jax.Array:
 
 def dense_features(visual: Visual) -> jax.Array:
     """Boxes, then the flags that are not crossed as 0 or 1: float32 `[..., g, 13]`."""
-    places = jnp.arange(NUM_CROSSED, len(FLAGS), dtype=jnp.int32)
+    shift = jnp.arange(NUM_CROSSED, len(FLAGS), dtype=jnp.int32)
     flags = visual.flags.astype(jnp.int32)[..., None]
-    places = places.reshape((1,) * (flags.ndim - 1) + (-1,))
+    shift = shift.reshape((1,) * (flags.ndim - 1) + (-1,))
     # [..., g, 1] >> [1, ..., 1, 5] -> [..., g, 5].
-    bits = (flags >> places) & 1
+    bits = (flags >> shift) & 1
     return jnp.concatenate([visual.boxes, bits.astype(jnp.float32)], axis=-1)

@@ -16,8 +16,8 @@ def _is_split(spec: jax.P, axis: str = "fsdp") -> bool:
 def _collected_spec(spec: jax.P) -> jax.P:
     """The same without fsdp."""
     groups = [(a,) if isinstance(a, str) else a or () for a in spec]
-    kept = [tuple(name for name in group if name != "fsdp") for group in groups]
-    return jax.P(*(group or None for group in kept))
+    remaining = [tuple(name for name in group if name != "fsdp") for group in groups]
+    return jax.P(*(group or None for group in remaining))
 
 
 def _split_specs(params: Any) -> Any:
@@ -52,8 +52,8 @@ def collected(params: Any, dtype: Any, *, layers_only: bool = False) -> Any:
         if spec is None:
             return x
         layered = axes_for(path_of(key_path), x.ndim)[0] == "layers"
-        own = layers_only and not layered
-        return _collect(x, x.dtype if own else jnp.dtype(dtype), spec)
+        keep_dtype = layers_only and not layered
+        return _collect(x, x.dtype if keep_dtype else jnp.dtype(dtype), spec)
 
     specs = _split_specs(params)
     return jax.tree_util.tree_map_with_path(one, params, specs)

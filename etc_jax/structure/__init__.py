@@ -335,11 +335,11 @@ class ExplicitStructure:
 
     def __post_init__(self):
         for a, b in (("l2l", "l2g"), ("g2g", "g2l")):
-            given = [getattr(self, f"{p}_labels") is not None for p in (a, b)]
-            if given[0] != given[1]:
+            has_labels = [getattr(self, f"{p}_labels") is not None for p in (a, b)]
+            if has_labels[0] != has_labels[1]:
                 raise ValueError(
                     f"{a}_labels and {b}_labels share one softmax: give both or "
-                    f"neither, got only {a if given[0] else b}_labels"
+                    f"neither, got only {a if has_labels[0] else b}_labels"
                 )
 
 
@@ -356,9 +356,9 @@ def long_axes(structure: Structure | ExplicitStructure):
     rows += ("l2l_mask", "l2g_mask", "l2l_labels", "l2g_labels")
     axes = dict.fromkeys(rows, 1) | dict.fromkeys(("g2l_mask", "g2l_labels"), 2)
     names = [f.name for f in dataclasses.fields(structure)]
-    given = [name for name in names if getattr(structure, name) is not None]
-    absent = dict.fromkeys(set(names) - set(given))
-    return type(structure)(**absent, **{n: axes.get(n, NO_AXIS) for n in given})
+    present = [name for name in names if getattr(structure, name) is not None]
+    absent = dict.fromkeys(set(names) - set(present))
+    return type(structure)(**absent, **{n: axes.get(n, NO_AXIS) for n in present})
 
 
 def flat(structure: Structure) -> Structure:

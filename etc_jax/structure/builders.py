@@ -136,10 +136,10 @@ def tree(
         order.append(c)
         parent.append(-1)
         for s in context.sentences:
-            own = len(order)
+            index = len(order)
             order.append(c)
             parent.append(top)
-            sentence += [own] * s.num_tokens
+            sentence += [index] * s.num_tokens
             paragraph += [top] * s.num_tokens
             segment += [c] * s.num_tokens
     n = len(segment) if long_length is None else long_length

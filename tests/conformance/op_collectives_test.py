@@ -345,7 +345,7 @@ def test_the_choice_of_spans_leaves_the_batch_split():
     layout = jax.NamedSharding(mesh, jax.P("data"))
 
     def choose(losses, tokens, ids, spans, counts):
-        places, numbers = span_choice.places_of(spans, 2 * G)
+        places, numbers = span_choice.positions_of(spans, 2 * G)
         taken = jnp.take_along_axis(losses, places, axis=1)
         means = span_choice.span_means(taken, numbers, G)
         missing = span_choice.hardest(means, counts)

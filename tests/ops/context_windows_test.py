@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.ops.context_windows import Kept, Windows
+from etc_jax.ops.context_windows import CollectedRows, Windows
 
 CUTS = [Windows(1, 0), Windows(4, 1), Windows(6, 0), Windows(5, 2), Windows(8, 2)]
 EACH = pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_every_token_is_kept_once_with_its_context(windows):
     tokens = jnp.where(jnp.arange(longest)[None] < lengths[:, None], tokens, 0)
     count = windows.count(longest)
     for at_once in {1, 2, count}:
-        kept = Kept.none(windows, longest, 2, jnp.int32)
+        kept = CollectedRows.none(windows, longest, 2, jnp.int32)
         inner = []
         for first in range(0, count, at_once):
             number = jnp.arange(first, min(first + at_once, count))

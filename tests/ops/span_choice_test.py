@@ -82,7 +82,7 @@ def test_a_row_of_padding_stays_one():
 
 def test_places_are_those_of_the_tokens_of_spans():
     (_, _, spans), _ = batch_of(list(TEXTS))
-    places, numbers = jax.jit(span_choice.places_of, static_argnums=1)(spans, P)
+    places, numbers = jax.jit(span_choice.positions_of, static_argnums=1)(spans, P)
     for row in range(len(spans)):
         want = np.flatnonzero(spans[row] > 0)
         np.testing.assert_array_equal(places[row, : len(want)], want)
@@ -95,7 +95,7 @@ def test_means_and_the_highest_of_them():
     rng = np.random.default_rng(1)
     names = list(TEXTS)
     (_, _, spans), _ = batch_of(names)
-    _, numbers = span_choice.places_of(spans, P)
+    _, numbers = span_choice.positions_of(spans, P)
     # Eighths add up without rounding.
     losses = rng.integers(0, 80, (len(names), P)).astype(np.float32) / 8
     counts = np.array([min(2, len(TEXTS[name][1])) for name in names])

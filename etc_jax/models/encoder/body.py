@@ -180,12 +180,12 @@ class Encoder(nn.Module):
                 f"the input has {n} tokens, but max_length is {longest}; cut it, or "
                 "stretch the positions"
             )
-        first = self.config.patterns[0]
-        for name, given, kind in (
+        pattern = self.config.patterns[0]
+        for name, value, kind in (
             ("global_index", global_index, AttentionWindow),
             ("random_blocks", random_blocks, Sparse),
         ):
-            if given is not None and not isinstance(first, kind):
+            if value is not None and not isinstance(pattern, kind):
                 raise ValueError(
                     f"{name} is given, which the attention of a "
                     f"{type(self.config).__name__} of this kind does not read; leave "
@@ -196,14 +196,16 @@ class Encoder(nn.Module):
         # [b, n] -> [b, n, e]
         x = self.embeddings(tokens, example_ids, types, positions)
         self.sow("intermediates", "embedded", x)
-        own = None
+        per_layer = None
         if random_blocks is None:
             random_blocks = self._drawn(n)
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
             # [layers, ...] -> [runs, layers of a run, ...]
-            own = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
-        x = self.finish(self.stack(x, SequenceInputs(example_ids, global_index), own))
+            per_layer = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
+        x = self.finish(
+            self.stack(x, SequenceInputs(example_ids, global_index), per_layer)
+        )
         # Heads call `pooled` on their own; `init` of the encoder alone makes it too.
         if self.with_pooler and self.is_initializing():
             self.pooled(x)

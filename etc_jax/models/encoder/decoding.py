@@ -67,8 +67,8 @@ class LongformerDecoder(CausalDecoder):
             layer, params = inputs
             now = SequenceInputs(None, newest=Newest(position, layer, beam=cache.beam))
             for i, block in enumerate(blocks):
-                x, mine = _apply(block, params, x, now, layers[i])
-                layers = (*layers[:i], mine, *layers[i + 1 :])
+                x, state = _apply(block, params, x, now, layers[i])
+                layers = (*layers[:i], state, *layers[i + 1 :])
             return (x, layers), None
 
         repeats = jnp.arange(self._repeats, dtype=jnp.int32)
@@ -105,13 +105,13 @@ class LongformerDecoder(CausalDecoder):
         def body(x, params):
             caches = []
             for block in blocks:
-                x, mine = _apply(block, params, x, SequenceInputs(ids))
-                caches.append(mine)
+                x, state = _apply(block, params, x, SequenceInputs(ids))
+                caches.append(state)
             return x, tuple(caches)
 
         # Caches come out with a leading axis of repeats.
         return jax.lax.scan(body, x, stacked)
 
 
-def _apply(block: Block, params: Any, x, shared, kept=None):
-    return block.apply({"params": params[block.name]}, x, shared, None, kept)
+def _apply(block: Block, params: Any, x, shared, state=None):
+    return block.apply({"params": params[block.name]}, x, shared, None, state)

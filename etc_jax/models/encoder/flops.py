@@ -72,10 +72,10 @@ def global_ids(ids: np.ndarray, global_index) -> np.ndarray:
     """The example of each global token, 0 for none: `[b, g]`."""
     if global_index is None:
         return np.zeros((len(ids), 0), ids.dtype)
-    places = np.asarray(global_index)
+    index = np.asarray(global_index)
     # [b, n] at [b, g] -> [b, g]
-    found = np.take_along_axis(ids, np.maximum(places, 0), axis=1)
-    return np.where(places >= 0, found, 0)
+    examples = np.take_along_axis(ids, np.maximum(index, 0), axis=1)
+    return np.where(index >= 0, examples, 0)
 
 
 def _of_blocks(sparse: Sparse, n: int) -> float:

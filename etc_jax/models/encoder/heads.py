@@ -154,17 +154,17 @@ class EncoderForChoices(nn.Module):
           float32 logits `[b, choices]`.
         """
         b, choices, _ = tokens.shape
-        drawn = {k: x for k, x in inputs.items() if k == "random_blocks"}
-        own = {"example_ids": example_ids, **inputs}
-        own = {
+        shared = {k: x for k, x in inputs.items() if k == "random_blocks"}
+        flat = {"example_ids": example_ids, **inputs}
+        flat = {
             # [b, choices, ...] -> [b * choices, ...]
             name: x.reshape(b * choices, *x.shape[2:])
-            for name, x in own.items()
-            if x is not None and name not in drawn
+            for name, x in flat.items()
+            if x is not None and name not in shared
         }
         encoder = Encoder(self.config, self.deterministic, True, name="encoder")
         # [b * choices, n] -> [b * choices, n, e]
-        x = encoder(tokens.reshape(b * choices, -1), **own, **drawn)
+        x = encoder(tokens.reshape(b * choices, -1), **flat, **shared)
         # [b * choices, n, e] -> [b * choices, e]
         x = dropout_layer(self.config, self.deterministic)(encoder.pooled(x))
         # [b * choices, e] -> [b * choices, 1] -> [b, choices]

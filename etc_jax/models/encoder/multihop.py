@@ -127,11 +127,11 @@ class EncoderForEvidence(nn.Module):
         return out_layer(c, features, f"{name}_out")(x)
 
 
-def rows_at(x: jax.Array, places: jax.Array) -> jax.Array:
+def rows_at(x: jax.Array, positions: jax.Array) -> jax.Array:
     """The rows `[b, m, e]` at some places.
 
     Args:
       x: `[b, n, e]`.
-      places: int `[b, m]`; -1 for none, which gives any row.
+      positions: int `[b, m]`; -1 for none, which gives any row.
     """
-    return sequence.take_rows(x, jnp.maximum(places, 0), sharding.sequence_axis())
+    return sequence.take_rows(x, jnp.maximum(positions, 0), sharding.sequence_axis())

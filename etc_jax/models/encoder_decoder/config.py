@@ -276,14 +276,14 @@ class EncoderDecoderConfig:
                 f"is {data.target_length}, more than the {longest} tokens that the "
                 "decoder writes at most; lower it, or take a model of longer targets",
             )
-        places = getattr(data, "prefix_length", self.sled.prefix_length)
+        prefix_length = getattr(data, "prefix_length", self.sled.prefix_length)
         if getattr(data, "prefix_every", 0):
             # Each block has it among its tokens.
-            places = 0
-        if places != self.sled.prefix_length:
+            prefix_length = 0
+        if prefix_length != self.sled.prefix_length:
             yield (
                 "data.prefix_length",
-                f"is {places}, but model.sled.prefix_length is "
+                f"is {prefix_length}, but model.sled.prefix_length is "
                 f"{self.sled.prefix_length}; the model expects the prefix in the first "
                 "places of an input: set both to one number",
             )

@@ -53,14 +53,14 @@ def _averages(config: EncoderDecoderConfig, pool: Pool, ids: np.ndarray) -> floa
 
 def _block_ids(pattern: Local, ids: np.ndarray) -> np.ndarray:
     """The example of each sum of a block, 0 for none: `[b, n]`."""
-    found = np.zeros_like(ids)
+    block_ids = np.zeros_like(ids)
     if pattern.block_size is None:
-        return found
-    for row, mine in zip(ids, found, strict=True):
+        return block_ids
+    for row, row_ids in zip(ids, block_ids, strict=True):
         names, lengths = np.unique(row[row > 0], return_counts=True)
         blocks = np.repeat(names, lengths // pattern.block_size)
-        mine[: len(blocks)] = blocks
-    return found
+        row_ids[: len(blocks)] = blocks
+    return block_ids
 
 
 def _mlp(config: EncoderDecoderConfig, side: Side, tokens: int) -> float:
@@ -109,8 +109,8 @@ def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
     c, side = config, config.decoder_side
     tokens, index = int(np.sum(ids > 0)), np.arange(ids.shape[1])
     maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
-    own = maps + attention(pairs_within(ids, 0 * index, index), c)
-    layer = own + cross_attention(c, memory, ids) + _mlp(c, side, tokens)
+    self_attention = maps + attention(pairs_within(ids, 0 * index, index), c)
+    layer = self_attention + cross_attention(c, memory, ids) + _mlp(c, side, tokens)
     return side.num_layers * layer
 
 

@@ -74,17 +74,17 @@ def make_layer(
     )
     cross = functools.partial(CrossAttention, **attention)
 
-    def own(name: str, pattern: Pattern = pattern) -> nn.Module:
+    def self_attention(name: str, pattern: Pattern = pattern) -> nn.Module:
         if isinstance(pattern, Pooled):
             pool = functools.partial(PoolAttention, pool=pattern.pool, **attention)
-            blocks = functools.partial(own, pattern=pattern.blocks)
+            blocks = functools.partial(self_attention, pattern=pattern.blocks)
             return PooledAttention(blocks, lambda name: pool(name=name), name=name)
         options = attention | {"pattern": pattern, "cache_length": cache_length}
         return SelfAttention(**options, name=name)
 
     return functools.partial(
         Block,
-        own,
+        self_attention,
         lambda name: mlp(name=name),
         functools.partial(make_norm, c),
         c.dropout_rate,

@@ -109,10 +109,10 @@ _OWN_MLPS = {
 
 def _parts(config: EtcConfig, deterministic: bool, kind: str) -> dict[str, Any]:
     """What layers, and halves of reversible ones, are made of."""
-    own = {} if config.share_mlp else _OWN_MLPS
+    mlps = {} if config.share_mlp else _OWN_MLPS
     return {
         **STREAMS,
-        **own,
+        **mlps,
         "attention": functools.partial(_ATTENTIONS[kind], config, deterministic),
         "mlp": functools.partial(_mlp, config),
         "norm": functools.partial(_norm, config),

@@ -188,11 +188,11 @@ class Reformer(nn.Module):
           buckets of each LSH layer, `[b, h, rounds, padded n]`.
         """
         x, shared, rng = self._start(tokens, example_ids, rotations)
-        outputs, hidden, kept = self.stack.with_hidden(x, x, shared, rng)
+        outputs, hidden, states = self.stack.with_hidden(x, x, shared, rng)
         # hidden[i] is [repeats, b, padded n, e], of layer i of each repeat.
         layers = [(r, i) for r in range(hidden[0].shape[0]) for i in range(len(hidden))]
         streams = [x, *(hidden[i][r] for r, i in layers)]
-        buckets = [kept[i][0][r] for r, i in layers if kept[i][0] is not None]
+        buckets = [states[i][0][r] for r, i in layers if states[i][0] is not None]
         return self._end(*outputs)[:, : tokens.shape[1]], streams, buckets
 
     def _start(self, tokens, example_ids, rotations):

@@ -196,8 +196,8 @@ class ReformerConfig:
             "num_hashes local_chunk_length lsh_chunk_length"
         )
         yield from at_least(1).problems(self, *positive.split())
-        beside = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
-        yield from at_least(0).problems(self, *beside)
+        look_fields = [f"{k}_chunks_{x}" for k in KINDS for x in ("before", "after")]
+        yield from at_least(0).problems(self, *look_fields)
         yield from at_least(0, "all").problems(
             self, "mlp_chunk_length", "logits_chunk_length"
         )

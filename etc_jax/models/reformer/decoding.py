@@ -138,8 +138,8 @@ class ReformerDecoder(CausalDecoder):
         x = jnp.zeros((batch, 1, self.config.embed_dim))
         # A prompt of one token of padding leaves an empty cache.
         nothing = jnp.zeros((batch, 1), jnp.int32)
-        _, kept = self._layers(params, length).fill(x, nothing)
-        return Cache(kept, nothing[:, 0], length)
+        _, states = self._layers(params, length).fill(x, nothing)
+        return Cache(states, nothing[:, 0], length)
 
     def prefill(
         self, params: Any, tokens: jax.Array, lengths: jax.Array, length: int
@@ -148,9 +148,9 @@ class ReformerDecoder(CausalDecoder):
         model = self._model(params)
         x = model.encoder.embeddings(tokens)
         ids = prompt_ids(tokens, lengths)
-        streams, kept = self._layers(params, length).fill(x, ids)
+        streams, states = self._layers(params, length).fill(x, ids)
         last = last_rows(streams, lengths)
-        return self._logits(model, last), Cache(kept, lengths, length)
+        return self._logits(model, last), Cache(states, lengths, length)
 
     def step(
         self, params: Any, cache: Cache, token: jax.Array
@@ -159,8 +159,8 @@ class ReformerDecoder(CausalDecoder):
         model = self._model(params)
         # [b] -> [b, 1, e]
         x = model.encoder.embeddings(token[:, None], cache.newest[:, None])
-        streams, kept = self._layers(params, cache.length).step(x, cache)
-        return cache.with_token(kept, self._logits(model, streams))
+        streams, states = self._layers(params, cache.length).step(x, cache)
+        return cache.with_token(states, self._logits(model, streams))
 
     def _model(self, params: Any) -> ReformerLm:
         return ReformerLm(self.config).bind({"params": params})

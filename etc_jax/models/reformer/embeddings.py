@@ -57,13 +57,13 @@ class AxialPositions(nn.Module):
     def at(self, positions: jax.Array) -> jax.Array:
         """`[..., sum of dims]` for positions int `[...]`."""
         # [...] -> a place in each table, [...] each.
-        places = jnp.unravel_index(positions, self.shape)
+        indices = jnp.unravel_index(positions, self.shape)
         # [..., dim] of each table.
-        found = [
-            jnp.asarray(table)[place]
-            for table, place in zip(self._tables(), places, strict=True)
+        rows = [
+            jnp.asarray(table)[index]
+            for table, index in zip(self._tables(), indices, strict=True)
         ]
-        return jnp.concatenate(found, axis=-1)
+        return jnp.concatenate(rows, axis=-1)
 
 
 class ReformerPositions(nn.Module):
@@ -111,13 +111,13 @@ class ReformerPositions(nn.Module):
         x = drop(x)
         if positions is not None:
             return x + drop(self.at(positions))
-        known = min(n, c.position_limit)  # what follows is padding
+        num_rows = min(n, c.position_limit)  # what follows is padding
         if c.axial_shape is None:
-            rows = self.position_embedder(jnp.arange(known, dtype=jnp.int32))
+            rows = self.position_embedder(jnp.arange(num_rows, dtype=jnp.int32))
         else:
-            rows = self.position_embedder(known).astype(c.compute_dtype)
-        # [known, e] -> [n, e]
-        rows = blocking.pad_axis(rows, 0, 0, n - known)
+            rows = self.position_embedder(num_rows).astype(c.compute_dtype)
+        # [num_rows, e] -> [n, e]
+        rows = blocking.pad_axis(rows, 0, 0, n - num_rows)
         # [b, n, e] + [1, n, e]
         return x + drop(rows[None])
 

@@ -124,23 +124,23 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
         values = {name: getattr(self, name) for name in names if hasattr(self, name)}
         if causal:
             values |= {
-                name: getattr(self, mine) for name, mine in _DECODER_FIELDS.items()
+                name: getattr(self, field) for name, field in _DECODER_FIELDS.items()
             }
             values |= {"axial_shape": None, "axial_dims": None}
             values |= {"local_chunks_after": 0, "lsh_chunks_after": 0}
         return ReformerConfig(**values, causal=causal)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        own = list(super().problems())
-        yield from own
-        found = {name for name, _ in own}
+        problems = list(super().problems())
+        yield from problems
+        reported = {name for name, _ in problems}
         for name, problem in self.one_side(causal=False).problems():
-            if name not in found:
+            if name not in reported:
                 yield name, problem
-        # Of what both have, the encoder has said it.
+        # What both sides have is reported of the encoder.
         for name, problem in self.one_side(causal=True).problems():
-            if (mine := _DECODER_FIELDS.get(name)) and mine not in found:
-                yield mine, problem.replace("of pattern", "of decoder_pattern")
+            if (field := _DECODER_FIELDS.get(name)) and field not in reported:
+                yield field, problem.replace("of pattern", "of decoder_pattern")
 
 
 class ReformerSide(nn.Module):

@@ -15,7 +15,7 @@ from etc_jax import sharding
 from etc_jax.layers.self_attention import Memory
 from etc_jax.models.sled.config import SledConfig
 from etc_jax.ops import blocking
-from etc_jax.ops.context_windows import Kept, picked
+from etc_jax.ops.context_windows import CollectedRows, picked
 
 Array = jax.Array
 # The number of the window that has the prefix alone.
@@ -58,36 +58,36 @@ def encode(model: Reader, tokens: Array, ids: Array) -> Memory:
     )
     lengths = _lengths(document_ids, config.last_window)
     windows = config.windows
-    first = _PREFIX if p else 0
-    total = windows.count(n) - first
+    first_window = _PREFIX if p else 0
+    total = windows.count(n) - first_window
     steps, at_once = _steps(total, config.windows_at_once)
     b, width, dtype = len(tokens), model.config.embed_dim, model.config.compute_dtype
 
     def body(model, carry, step):
-        kept, prefix_rows = carry
-        number = first + step * at_once + jnp.arange(at_once, dtype=jnp.int32)
+        collected, prefix_rows = carry
+        number = first_window + step * at_once + jnp.arange(at_once, dtype=jnp.int32)
         parts = (prefix, document), (prefix_ids, document_ids)
         cut = [_windows(config, *part, lengths, number) for part in parts]
         # [b, k, m] -> [b * k, m] -> [b * k, m, e] -> [b, k, m, e].
         rows = model.read(*(x.reshape(-1, x.shape[-1]) for x in cut))
         rows = rows.reshape(b, at_once, *rows.shape[1:]).astype(dtype)
         behind = p if config.prefix_in_windows else 0
-        mine = rows[:, :, behind : behind + windows.size]
-        kept, inner = kept.with_rows(windows, lengths, number, mine)
+        document_rows = rows[:, :, behind : behind + windows.size]
+        collected, inner = collected.with_rows(windows, lengths, number, document_rows)
         wanted = jnp.full((b,), _PREFIX)
         prefix_rows = picked(number, wanted, rows[:, :, :p], prefix_rows)
-        return (kept, prefix_rows), inner
+        return (collected, prefix_rows), inner
 
-    kept = Kept.none(windows, b, width, dtype)
-    carry = kept, jnp.zeros((b, p, width), dtype)
+    collected = CollectedRows.none(windows, b, width, dtype)
+    carry = collected, jnp.zeros((b, p, width), dtype)
     with sharding.sequences_as_rows():
         if steps == 1:
-            (kept, prefix_rows), inner = body(model, carry, 0)
+            (collected, prefix_rows), inner = body(model, carry, 0)
         else:
-            (kept, prefix_rows), inner = _each_step(body, model, carry, steps)
+            (collected, prefix_rows), inner = _each_step(body, model, carry, steps)
     # [b, windows, stride, e] -> [b, windows * stride, e], without that of the prefix.
-    inner = blocking.unblock(inner[:, -first:], 1)
-    rows = kept.joined(windows, lengths, inner, n)
+    inner = blocking.unblock(inner[:, -first_window:], 1)
+    rows = collected.joined(windows, lengths, inner, n)
     if not config.prefix_in_memory:
         return Memory(rows, document_ids)
     return Memory(jnp.concatenate([prefix_rows, rows], axis=1), ids)
@@ -102,8 +102,8 @@ def marks_of_windows(config: SledConfig, ids: Array) -> Array:
     """
     p = config.prefix_length
     prefix, document = ids[:, :p], ids[:, p:]
-    first = _PREFIX if p else 0
-    number = jnp.arange(first, config.windows.count(document.shape[1]))
+    first_window = _PREFIX if p else 0
+    number = jnp.arange(first_window, config.windows.count(document.shape[1]))
     lengths = _lengths(document, config.last_window)
     marks = _windows(config, prefix, document, lengths, number)
     return marks.reshape(-1, marks.shape[-1])
@@ -114,8 +114,8 @@ def _lengths(ids: Array, ends: str) -> Array:
     b, n = ids.shape
     if ends == "row":
         return jnp.full((b,), n, jnp.int32)
-    place = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
-    return jnp.max(jnp.where(ids > 0, place, 0), axis=1)
+    position = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
+    return jnp.max(jnp.where(ids > 0, position, 0), axis=1)
 
 
 def _steps(total: int, at_once: int) -> tuple[int, int]:
@@ -129,17 +129,17 @@ def _steps(total: int, at_once: int) -> tuple[int, int]:
 
 def _windows(config: SledConfig, prefix, document, lengths, number) -> Array:
     """What the encoder is given of tokens, or of their marks: `[b, k, m]`."""
-    found = config.windows.cut(document, lengths, number)
-    b, k = found.shape[:2]
+    document_windows = config.windows.cut(document, lengths, number)
+    b, k = document_windows.shape[:2]
     prefix = jnp.broadcast_to(prefix[:, None], (b, k, prefix.shape[1]))
     if config.prefix_in_windows:
-        return jnp.concatenate([prefix, found], axis=-1)
+        return jnp.concatenate([prefix, document_windows], axis=-1)
     # The window of the prefix has it in place of the document.
     m = config.encoded_length
-    prefix, found = (
-        blocking.pad_axis(x, 2, 0, m - x.shape[2]) for x in (prefix, found)
+    prefix, document_windows = (
+        blocking.pad_axis(x, 2, 0, m - x.shape[2]) for x in (prefix, document_windows)
     )
-    return jnp.where(number[None, :, None] == _PREFIX, prefix, found)
+    return jnp.where(number[None, :, None] == _PREFIX, prefix, document_windows)
 
 
 def _each_step(body, model, carry, steps: int):

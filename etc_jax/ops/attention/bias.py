@@ -45,8 +45,8 @@ class BucketBias:
     def __call__(self, offset: Array) -> Array:
         """int32 `[...]` -> `[h, ...]`."""
         buckets = self.table.shape[0]
-        found = bucket(offset, buckets, self.max_distance, causal=self.causal)
-        return jnp.moveaxis(jnp.take(self.table, found, axis=0), -1, 0)
+        index = bucket(offset, buckets, self.max_distance, causal=self.causal)
+        return jnp.moveaxis(jnp.take(self.table, index, axis=0), -1, 0)
 
 
 def bucket(
@@ -74,14 +74,16 @@ def bucket(
     exact = sided // 2
     # Causal: keys after the query, which a mask hides, fall in bucket 0.
     distance = jnp.maximum(-offset, 0) if causal else jnp.abs(offset)
-    first = jnp.asarray(_first_distances(exact, sided - exact, max_distance), jnp.int32)
+    thresholds = jnp.asarray(
+        _first_distances(exact, sided - exact, max_distance), jnp.int32
+    )
     # How many buckets lie between the first of the long distances and this one.
-    steps = jnp.searchsorted(first, distance, side="right", method="compare_all")
-    found = jnp.minimum(distance, exact)
-    found += steps if max_distance >= exact else -steps
+    steps = jnp.searchsorted(thresholds, distance, side="right", method="compare_all")
+    index = jnp.minimum(distance, exact)
+    index += steps if max_distance >= exact else -steps
     if not causal:
-        found += sided * (offset > 0)
-    return found.astype(jnp.int32)
+        index += sided * (offset > 0)
+    return index.astype(jnp.int32)
 
 
 def _first_distances(exact: int, large: int, max_distance: int) -> list[int]:
@@ -151,20 +153,20 @@ class SideBias(NamedTuple):
     def of_tokens(cls, bias: Array) -> SideBias:
         """Each token has a row of its own: `[b, n, h or 1, g]`."""
         b, n = bias.shape[:2]
-        place = jnp.arange(n, dtype=jnp.int32)
-        return cls(bias, jnp.broadcast_to(place, (b, n)))
+        position = jnp.arange(n, dtype=jnp.int32)
+        return cls(bias, jnp.broadcast_to(position, (b, n)))
 
     def of(self, start, size: int) -> Array:
         """Of `size` tokens from one on: `[b, h or 1, g, size]`."""
         index = blocking.slice_axis(self.index, start, size, 1)
         if self.rows.shape[0] == 1:
             # [m, h or 1, g] at [b, size] -> [b, size, h or 1, g].
-            found = jnp.take(self.rows[0], index, axis=0, mode="clip")
+            rows = jnp.take(self.rows[0], index, axis=0, mode="clip")
         else:
-            found = jax.vmap(lambda x, i: jnp.take(x, i, axis=0, mode="clip"))(
+            rows = jax.vmap(lambda x, i: jnp.take(x, i, axis=0, mode="clip"))(
                 self.rows, index
             )
-        return jnp.moveaxis(found, 1, 3)
+        return jnp.moveaxis(rows, 1, 3)
 
     def no_gradient(self, dtype) -> Array:
         """Zeros that `add_gradient` adds to; the batch is summed at last."""
@@ -267,9 +269,9 @@ class OffsetBias(NamedTuple):
     def add_gradient(self, total: Array, ds: Array, start) -> Array:
         """See `PairBias`."""
         # Blocks have offsets in common: [b, h, size, q] -> [b, h, size + q - 1], added.
-        found = by_offset(ds)
-        old = blocking.slice_axis(total, start, found.shape[2], 2)
-        return jax.lax.dynamic_update_slice_in_dim(total, old + found, start, 2)
+        part = by_offset(ds)
+        old = blocking.slice_axis(total, start, part.shape[2], 2)
+        return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, 2)
 
 
 def summed_to(x: Array, shape: tuple[int, ...]) -> Array:

@@ -142,7 +142,7 @@ def attend(
 
     tokens = of_examples(ids)
     # [b, globals, h, d], or of both ends [b, 2s, h, d] (one block: [b, s, h, d]).
-    found = full.some_rows(
+    full_rows = full.some_rows(
         seers(rows[0]),
         *rows[1:],
         jax.tree.map(seers, tokens),
@@ -151,11 +151,13 @@ def attend(
         scale=scale,
         dropout=dropout.stream(1),
         shards=shards,
-        place=SequenceShard(),
+        shard=SequenceShard(),
     )
     # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size
-    return jnp.concatenate([found[:, :front], inner, found[:, front:]], axis=1)[:, :n]
+    return jnp.concatenate([full_rows[:, :front], inner, full_rows[:, front:]], axis=1)[
+        :, :n
+    ]
 
 
 def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:
@@ -254,10 +256,10 @@ def meetings(random_blocks: Array, count: int, *, ends: bool) -> Array:
       count: of all blocks.
       ends: the first and the last see everything and are seen by all.
     """
-    own, other = (jnp.arange(count)[:, None], jnp.arange(count)[None])
-    seen = jnp.abs(own - other) <= 1
+    query, key = (jnp.arange(count)[:, None], jnp.arange(count)[None])
+    seen = jnp.abs(query - key) <= 1
     for end in (0, count - 1) if ends else ():
-        seen |= (own == end) | (other == end)
+        seen |= (query == end) | (key == end)
     met = jnp.broadcast_to(
         seen.astype(jnp.int32), (random_blocks.shape[0], count, count)
     )

@@ -92,13 +92,13 @@ def attend(
     start = jnp.reshape(jnp.asarray(query_start, jnp.int32), (-1, 1))
     # [1 or b, q] places of the queries among those of the keys, [1, k].
     position = start + jnp.arange(count, dtype=jnp.int32)[None]
-    place = jnp.arange(n, dtype=jnp.int32)[None]
+    key_position = jnp.arange(n, dtype=jnp.int32)[None]
     # `OffsetBias` has static offsets, of queries 0, 1, ...; with any other start (of a
     # cache) and for the oracle the function gives all pairs.
     in_order = isinstance(query_start, int) and query_start == 0
     if callable(bias) and (implementation == "dense" or not in_order):
         # Offsets [b or 1, q, k] -> [h or 1, b or 1, q, k] -> [b or 1, h or 1, q, k].
-        bias = jnp.moveaxis(bias(place[:, None] - position[..., None]), 0, 1)
+        bias = jnp.moveaxis(bias(key_position[:, None] - position[..., None]), 0, 1)
     if bias is not None and not callable(bias):
         _check_bias(bias, (b, h, count, n))
     position = jnp.broadcast_to(position, (b, count))
@@ -111,13 +111,15 @@ def attend(
         key,
         value,
         Tokens(query_ids, position, jnp.zeros((b, count), bool)),
-        Tokens(example_ids, jnp.broadcast_to(place, (b, n)), jnp.zeros((b, n), bool)),
+        Tokens(
+            example_ids, jnp.broadcast_to(key_position, (b, n)), jnp.zeros((b, n), bool)
+        ),
         causal=causal,
         bias=bias,
         scale=d**-0.5 if scale is None else scale,
         dropout=dropout,
         shards=shards,
-        place=SequenceShard(),
+        shard=SequenceShard(),
     )
 
 
@@ -133,7 +135,7 @@ def some_rows(
     scale: float,
     dropout: Dropout,
     shards: int,
-    place: SequenceShard,
+    shard: SequenceShard,
 ) -> Array:
     """Attention of some queries over the whole sequence.
 
@@ -149,14 +151,14 @@ def some_rows(
       scale: of the products.
       dropout: of probabilities.
       shards: devices that batch and heads are split over.
-      place: of these n tokens in the whole sequence.
+      shard: of these n tokens in the whole sequence.
 
     Returns:
       `[b, g, h, d]`.
     """
     b, g, h, d = query.shape
     n = key.shape[1]
-    plain = bias is None and dropout.rng is None and place.axis_name is None
+    plain = bias is None and dropout.rng is None and shard.axis_name is None
     if plain and tiled_rows.is_faster(g, shards):
         rows = query, key, value, query_tokens, tokens
         return tiled_rows.attend(*rows, causal=causal, scale=scale)
@@ -188,11 +190,11 @@ def some_rows(
         None,
         bias,
         pairs,
-        dropout.draws(place.first(-(-n // size))),
+        dropout.draws(shard.first(-(-n // size))),
     )
-    if place.axis_name is not None:
+    if shard.axis_name is not None:
         # Each device has some of the keys; by their lse the parts are one softmax.
-        out = sequence.join_softmax(out, lse, place.axis_name)
+        out = sequence.join_softmax(out, lse, shard.axis_name)
     return jnp.swapaxes(out, 1, 2)
 
 

@@ -75,8 +75,8 @@ def attend(
     """
     _check(query, key, value, tables, structure, rules)
     problem = by_kernels.problem(structure, rules)
-    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
-    kernels = choice.use_kernels(implementation, query.long, problem, **place)
+    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.use_kernels(implementation, query.long, problem, **split)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     if scale is None:
         scale = query.long.shape[-1] ** -0.5
@@ -96,18 +96,18 @@ def attend(
 
 
 def _blocked(
-    query, key, value, tables, structure, rules, scale, dropout, sizes, place
+    query, key, value, tables, structure, rules, scale, dropout, sizes, shard
 ) -> Rows:
     b, n, h, _ = query.long.shape
     g = query.global_.shape[1]
     # No key is farther than that: a longer window would be padding.
-    radius = max(1, min(rules.radius, place.total(n) - 1))
+    radius = max(1, min(rules.radius, shard.total(n) - 1))
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *sizes)
     options = SoftmaxOptions(scale, block_size, chunk_blocks, dropout.rate)
     # Dropout has a key a block, numbered over the whole sequence: devices that have
     # whole blocks draw what one device would.
-    first = place.first(-(-n // block_size))
-    draws = Rows(*(x.draws(first) for x in dropout.split()))
+    first_block = shard.first(-(-n // block_size))
+    draws = Rows(*(x.draws(first_block) for x in dropout.split()))
     # Chunks are of one size, so long rows are padded to whole chunks.
     chunk = block_size * chunk_blocks
     padded = max(1, -(-n // chunk)) * chunk
@@ -115,7 +115,7 @@ def _blocked(
         make_pairs = functools.partial(ExplicitPairs.make, structure, n)
     else:
         make_pairs = functools.partial(RulePairs.make, structure, rules)
-    pairs = make_pairs(radius, padded, place)
+    pairs = make_pairs(radius, padded, shard)
     long_table, global_table = _used_tables(tables, structure)
 
     def heads(x):
@@ -129,7 +129,7 @@ def _blocked(
     local = Rows(key.l2l, value.l2l)
     if n:
         # The places of neighbouring devices, or zeros where there are none.
-        local = place.around(local, radius, 1)
+        local = shard.around(local, radius, 1)
     to_long = [blocks_of(x) for x in local]
 
     long, glob = jnp.zeros_like(query.long), jnp.zeros_like(query.global_)
@@ -150,22 +150,24 @@ def _blocked(
     if g:
         # What is around the own tokens is masked for global queries.
         # `pairs` are laid out for keys of r + padded + r places, so these are as well.
-        own = [blocking.pad_axis(x, 1, radius, radius) for x in (key.g2l, value.g2l)]
+        global_keys = [
+            blocking.pad_axis(x, 1, radius, radius) for x in (key.g2l, value.g2l)
+        ]
         # g2g + g2l: [b, h, g, d], and the log-sum-exp of each row, [b, h, g].
         glob, lse = global_rows(
             options,
             heads(query.global_),
             heads(key.g2g),
             heads(value.g2g),
-            *(blocks_of(x) for x in own),
+            *(blocks_of(x) for x in global_keys),
             global_table,
             None,
             pairs,
             draws.global_,
         )
-        if place.axis_name is not None:
+        if shard.axis_name is not None:
             # Each device has part of the long keys; the first alone counts global ones.
-            glob = sequence.join_softmax(glob, lse, place.axis_name)
+            glob = sequence.join_softmax(glob, lse, shard.axis_name)
         glob = heads(glob)
     return Rows(long, glob)
 
@@ -177,7 +179,7 @@ def _split(
     n = query.long.shape[1]
     ways = sequence.size(axis_name)
     # The length without padding: places from n on do not exist.
-    place = SequenceShard(axis_name, n)
+    shard = SequenceShard(axis_name, n)
     arrays = (query, key, value, structure)
     long_rows_axis = Rows(1, st.NO_AXIS)
     # l2l and g2l keys are long; global ones are few, so each device has them all.
@@ -196,7 +198,7 @@ def _split(
     def body(query, key, value, structure, tables, rng):
         drop = dropout._replace(rng=rng)
         inputs = (query, key, value, tables, structure, rules, scale)
-        return _blocked(*inputs, drop, sizes, place)
+        return _blocked(*inputs, drop, sizes, shard)
 
     # Global rows come out of the joint softmax the same on every device.
     out = jax.tree.map(spec, long_rows_axis)

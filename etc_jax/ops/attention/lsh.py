@@ -74,12 +74,12 @@ class ChunkNeighbors:
 
 def check_choices(duplicates: str, rounding: str) -> None:
     """Raises ValueError for a name that is not known."""
-    for name, x, known in (
+    for name, x, choices in (
         ("duplicates", duplicates, DUPLICATES),
         ("rounding", rounding, ROUNDINGS),
     ):
-        if x not in known:
-            raise ValueError(f"{name} {x!r} is not one of {known}")
+        if x not in choices:
+            raise ValueError(f"{name} {x!r} is not one of {choices}")
 
 
 def unit_keys(query_key: jax.Array) -> jax.Array:
@@ -155,8 +155,8 @@ def attend(
                 f"buckets have shape {buckets.shape}, expected {(b, h, 'rounds', n)}"
             )
         # One bucket more for padding: `sort_by_bucket` sorts numbers below this.
-        places = (num_buckets + 1) * look.padded(n)
-        if places >= 2**31:
+        largest = (num_buckets + 1) * look.padded(n)
+        if largest >= 2**31:
             raise ValueError(
                 f"num_buckets {num_buckets} and length {n} are too large to be sorted "
                 "by 32-bit numbers; take fewer buckets"
@@ -265,28 +265,28 @@ def sort_by_bucket(
 
 def inverse(order: jax.Array) -> jax.Array:
     """The place of each token: the inverse of permutations along the last axis."""
-    place = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
+    position = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
 
-    def by_scatter(order, place):
-        def one(order, place):
+    def by_scatter(order, position):
+        def one(order, position):
             empty = jnp.zeros_like(order)
             # [n]: a permutation, so each index is there once.
             return empty.at[order].set(
-                place, unique_indices=True, mode="promise_in_bounds"
+                position, unique_indices=True, mode="promise_in_bounds"
             )
 
         # Axes that a scatter is mapped over stay split over devices. With indices into
         # them, as `put_along_axis` has, each device gathers the whole batch.
         for _ in order.shape[:-1]:
             one = jax.vmap(one)
-        return one(order, place)
+        return one(order, position)
 
-    def by_sort(order, place):
-        return jax.lax.sort((order, place), num_keys=1)[1]
+    def by_sort(order, position):
+        return jax.lax.sort((order, position), num_keys=1)[1]
 
     # TPUs scatter one number after the other.
     # For v5e the compiler estimates a twelfth of the scatter's cycles for a sort.
-    return jax.lax.platform_dependent(order, place, tpu=by_sort, default=by_scatter)
+    return jax.lax.platform_dependent(order, position, tpu=by_sort, default=by_scatter)
 
 
 def _attend(
@@ -356,20 +356,20 @@ def _attend(
 
 def _met(order: Order, look: ChunkNeighbors) -> jax.Array:
     n = order.example_ids.shape[1]
-    places = order.places
-    if places is None:
+    positions = order.inverse
+    if positions is None:
         # One round in the order of the sequence: [1, 1, 1, n].
-        places = jnp.arange(n, dtype=jnp.int32)[None, None, None]
-    return chunk_dense.meetings(places, look.chunk_length, look.before, look.after)
+        positions = jnp.arange(n, dtype=jnp.int32)[None, None, None]
+    return chunk_dense.meetings(positions, look.chunk_length, look.before, look.after)
 
 
 def _chunks_at_once(
-    order: Order, look: ChunkNeighbors, rows: int, given: int | None, shards: int
+    order: Order, look: ChunkNeighbors, rows: int, requested: int | None, shards: int
 ) -> int:
-    if given is not None and given < 1:
-        raise ValueError(f"chunks_at_once must be at least 1, got {given}")
+    if requested is not None and requested < 1:
+        raise ValueError(f"chunks_at_once must be at least 1, got {requested}")
     chunks = order.num_places // look.chunk_length
-    if given is not None:
-        return min(given, chunks)
+    if requested is not None:
+        return min(requested, chunks)
     keys = look.chunk_length * (1 + look.before + look.after)
     return even_chunk(chunks, rows, look.chunk_length, keys, shards)

@@ -77,8 +77,8 @@ def local_cache(
       length: longest sequence that there will be.
     """
     # In a circle, the last chunk looks ahead at the first one.
-    kept = look.chunk_length * (look.before + 1)
-    rows = length if look.after else min(length, kept)
+    window_tokens = look.chunk_length * (look.before + 1)
+    rows = length if look.after else min(length, window_tokens)
     return row_cache.fill(key, value, lengths, rows)
 
 
@@ -116,9 +116,9 @@ def lsh_cache(
         )
     token = jax.lax.broadcasted_iota(jnp.int32, buckets.shape, 3)
     # [b, h, rounds, n]; padding becomes `FREE`, which is sorted last.
-    known = token < lengths[:, None, None, None]
+    is_real = token < lengths[:, None, None, None]
     buckets = buckets.astype(jnp.int32)
-    numbers = jnp.sort(jnp.where(known, buckets * length + token, FREE))[..., :length]
+    numbers = jnp.sort(jnp.where(is_real, buckets * length + token, FREE))[..., :length]
     missing = [(0, 0)] * 3 + [(0, length - numbers.shape[3])]
     numbers = jnp.pad(numbers, missing, constant_values=FREE)
     # [b, n, h, d] -> [b, length, h, d]: token p in row p, as there is a row for each.
@@ -200,14 +200,14 @@ def lsh_step(
     if buckets.shape != want:
         raise ValueError(f"buckets have shape {buckets.shape}, expected {want}")
     numbers = jax.lax.dynamic_index_in_dim(cache.numbers, now.layer, keepdims=False)
-    numbers, place = _sorted_in(numbers, buckets, now.position)
+    numbers, rank = _sorted_in(numbers, buckets, now.position)
     cache = LshCache(
         put(cache.key, unit_keys(query_key), now),
         put(cache.value, value, now),
         jax.lax.dynamic_update_index_in_dim(cache.numbers, numbers, now.layer, 0),
     )
     # [b, h, rounds, w], and of these tokens keys and values [b, h, rounds, w, d].
-    token, seen = _tokens_in_window(numbers, place, now, look)
+    token, seen = _tokens_in_window(numbers, rank, now, look)
     of_token = functools.partial(_of_heads, token=token, layer=now.layer)
     keys, values = (of_token(x, dtype=value.dtype) for x in (cache.key, cache.value))
     dtype = accumulation_dtype(query_key.dtype)
@@ -233,23 +233,23 @@ def _sorted_in(numbers: Array, buckets: Array, position: Array) -> tuple[Array, 
       buckets: int `[b, h, rounds, 1]`.
       position: int `[b]`.
     """
-    first = buckets.astype(jnp.int32) * numbers.shape[3]
-    number = first + position[:, None, None, None]
+    bucket_start = buckets.astype(jnp.int32) * numbers.shape[3]
+    number = bucket_start + position[:, None, None, None]
     # [b, h, rounds, 1]: as many places as there are smaller numbers.
-    place = jnp.sum(numbers < number, axis=-1, keepdims=True, dtype=jnp.int32)
-    here = jax.lax.broadcasted_iota(jnp.int32, numbers.shape, 3)
+    rank = jnp.sum(numbers < number, axis=-1, keepdims=True, dtype=jnp.int32)
+    slot = jax.lax.broadcasted_iota(jnp.int32, numbers.shape, 3)
     # What comes after moves on by one place, without sorting again.
-    moved = jnp.where(here == place, number, jnp.roll(numbers, 1, axis=-1))
-    return jnp.where(here < place, numbers, moved), place[..., 0]
+    moved = jnp.where(slot == rank, number, jnp.roll(numbers, 1, axis=-1))
+    return jnp.where(slot < rank, numbers, moved), rank[..., 0]
 
 
 def _window(
-    place: Array, length: Array, look: ChunkNeighbors
+    rank: Array, length: Array, look: ChunkNeighbors
 ) -> tuple[Array, Array, Array]:
     """The places that the newest token looks at.
 
     Args:
-      place: int `[b, h or 1, rounds]`, its own.
+      rank: int `[b, h or 1, rounds]`, its own.
       length: int `[b]`, see `Newest`.
       look: chunks.
 
@@ -258,11 +258,11 @@ def _window(
       `[b, 1, rounds, chunks, 1]`: false for what is not looked at). Places may lie
       after the newest token's sequence.
     """
-    c, rounds = look.chunk_length, place.shape[2]
+    c, rounds = look.chunk_length, rank.shape[2]
     steps = jnp.arange(-look.before, look.after + 1, dtype=jnp.int32)
     round_ = jnp.arange(rounds, dtype=jnp.int32)[None, None, :, None]
     per_round = -(-length // c)[:, None, None, None]
-    chunk = round_ * per_round + place[..., None] // c + steps[None, None, None]
+    chunk = round_ * per_round + rank[..., None] // c + steps[None, None, None]
     chunk = (chunk % (rounds * per_round))[..., None]
     per_round = per_round[..., None]
     inside = jnp.arange(c, dtype=jnp.int32)[None, None, None, None]
@@ -274,17 +274,17 @@ def _window(
 
 
 def _tokens_in_window(
-    numbers: Array, place: Array, now: Newest, look: ChunkNeighbors
+    numbers: Array, rank: Array, now: Newest, look: ChunkNeighbors
 ) -> tuple[Array, Array]:
     """(the tokens that the newest one looks at, whether it sees them).
 
     Both are `[b, h, rounds, w]`: those that a round shows.
     """
     b, h, rounds, length = numbers.shape
-    round_, there, looked = _window(place, now.length, look)
+    round_, slot, looked = _window(rank, now.length, look)
     # Tokens lie in front: as many as there are, then padding.
-    seen = looked & (there <= now.position[:, None, None, None, None])
-    at = round_ * length + jnp.minimum(there, length - 1)
+    seen = looked & (slot <= now.position[:, None, None, None, None])
+    at = round_ * length + jnp.minimum(slot, length - 1)
     number = jnp.take_along_axis(
         numbers.reshape(b, h, -1), at.reshape(b, h, -1), -1, mode="promise_in_bounds"
     )
@@ -307,10 +307,10 @@ def _copies(token: Array, seen: Array) -> Array:
 
     def count(tokens):
         ordered = jnp.sort(tokens)
-        first, stop = (
+        start, stop = (
             jnp.searchsorted(ordered, tokens, side=side) for side in ("left", "right")
         )
-        return stop - first
+        return stop - start
 
     return jax.vmap(jax.vmap(count))(flat).reshape(token.shape)
 

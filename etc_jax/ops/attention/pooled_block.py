@@ -135,10 +135,10 @@ def attend(
         rows = (query, key, value, mask)
         return dense.attend(*rows, scale=scale, dropout=dropout.dense())
 
-    def of_shard(query, key, value, ids, rng, place=WHOLE):
+    def of_shard(query, key, value, ids, rng, shard=WHOLE):
         drop = dropout._replace(rng=rng)
         rows = (query, key, value, ids)
-        return _block_rows(*rows, blocks, scale, drop, shards, place)
+        return _block_rows(*rows, blocks, scale, drop, shards, shard)
 
     rows, split = (query, key, value, ids), (True,) * 4
     where = dropout.rng, blocks.size, sequence_axis
@@ -192,9 +192,9 @@ def attend_pooled(
         return query
     scale = d**-0.5 if scale is None else scale
     real = ids > 0
-    place = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
+    position = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
     # int [b, 1] averages of each text.
-    count = pool.count(jnp.max(jnp.where(real, place, 0), axis=1, keepdims=True))
+    count = pool.count(jnp.max(jnp.where(real, position, 0), axis=1, keepdims=True))
     # Zeros in padding: [b, n, h, d], twice, up to a multiple.
     key, value, marks = (
         sequence.pad_to_multiple(x, 1, pool.multiple)
@@ -207,21 +207,21 @@ def attend_pooled(
         matrix = averages(pool, key.shape[1], key.dtype)
         key, value = (jnp.einsum("sn,bnhd->bshd", matrix, x) for x in (key, value))
         # bool [b, s] of averages that hold a token, [b, 1, n, s] of pairs.
-        there = jnp.any(marks[:, None] & (matrix > 0)[None], axis=-1)
-        there &= jnp.arange(len(matrix))[None] < count
-        mask = (real[:, :, None] & there[:, None])[:, None]
+        exists = jnp.any(marks[:, None] & (matrix > 0)[None], axis=-1)
+        exists &= jnp.arange(len(matrix))[None] < count
+        mask = (real[:, :, None] & exists[:, None])[:, None]
         rows = (query, key, value, mask)
         return dense.attend(*rows, scale=scale, dropout=dropout.dense())
     # [b, n, ...] -> [b, averages, ...].
     key, value = (pooled(pool, x) for x in (key, value))
-    there = pooled(pool, marks.astype(jnp.float32)) > 0
-    there &= jnp.arange(there.shape[1])[None] < count
+    exists = pooled(pool, marks.astype(jnp.float32)) > 0
+    exists &= jnp.arange(exists.shape[1])[None] < count
 
-    def of_shard(query, ids, key, value, there, rng, place=WHOLE):
-        rest = scale, dropout.rate, rng, shards, place
-        return attend_in_parts(query, ids, key, value, there.astype(jnp.int32), *rest)
+    def of_shard(query, ids, key, value, exists, rng, shard=WHOLE):
+        rest = scale, dropout.rate, rng, shards, shard
+        return attend_in_parts(query, ids, key, value, exists.astype(jnp.int32), *rest)
 
-    rows = (query, real.astype(jnp.int32), key, value, there)
+    rows = (query, real.astype(jnp.int32), key, value, exists)
     split = (True, True, False, False, False)
     where = dropout.rng, min(QUERIES, n), sequence_axis
     return on_each_device(of_shard, rows, split, *where)[:, :n]
@@ -230,12 +230,12 @@ def attend_pooled(
 def seen(blocks: Blocks, example_ids: Array) -> Array:
     """Who sees whom, from the definition: bool `[b, n, n]`, queries and then keys."""
     n = example_ids.shape[1]
-    place = jnp.arange(n)
+    position = jnp.arange(n)
     # [n, 1] of queries, [1, n] of keys.
-    first = (place // blocks.size * blocks.size)[:, None]
-    key = place[None]
+    first = (position // blocks.size * blocks.size)[:, None]
+    key = position[None]
     pairs = (key >= first - blocks.reach) & (key < first + blocks.size + blocks.reach)
-    is_global = place % blocks.size < blocks.num_globals
+    is_global = position % blocks.size < blocks.num_globals
     pairs |= is_global[:, None] | is_global[None]
     same = example_ids[:, :, None] == example_ids[:, None]
     return pairs[None] & same & (example_ids > 0)[:, None]
@@ -244,8 +244,8 @@ def seen(blocks: Blocks, example_ids: Array) -> Array:
 def averages(pool: Pool, length: int, dtype: jnp.dtype = jnp.float32) -> Array:
     """The matrix of the averages, from the definition: `[averages, n]`."""
     first = jnp.arange(pool.count(length))[:, None] * pool.stride - pool.padding
-    place = jnp.arange(length)[None]
-    inside = (place >= first) & (place < first + pool.kernel)
+    position = jnp.arange(length)[None]
+    inside = (position >= first) & (position < first + pool.kernel)
     return inside.astype(dtype) / pool.kernel
 
 
@@ -267,19 +267,19 @@ def pooled(pool: Pool, x: Array) -> Array:
 
 
 def _block_rows(
-    query, key, value, ids, blocks: Blocks, scale, dropout, shards, place
+    query, key, value, ids, blocks: Blocks, scale, dropout, shards, shard
 ) -> Array:
     """Attention of whole blocks here, of a device or of all."""
     size, reach, count = blocks.size, blocks.reach, query.shape[1] // blocks.size
     # What a block sees of itself and its neighbours: [C, b, size + 2 * reach, ...].
-    around = [*place.around((key, value), reach, 1), *place.around((ids,), reach, 1)]
+    around = [*shard.around((key, value), reach, 1), *shard.around((ids,), reach, 1)]
     around = [jnp.moveaxis(blocking.windows(x, count, size, 1), 1, 0) for x in around]
     side = None
     if blocks.num_globals:
         # They stand beside the windows: in them too they would count twice.
         offset = (jnp.arange(size + 2 * reach) - reach) % size
         around[2] = jnp.where(offset < blocks.num_globals, 0, around[2])
-        fronts = [_fronts(x, blocks, place) for x in (query, key, value, ids)]
+        fronts = [_fronts(x, blocks, shard) for x in (query, key, value, ids)]
         side = fronts[1:]
 
     def of_block(query, query_ids, *rest):
@@ -295,31 +295,33 @@ def _block_rows(
 
     keys = around[0].shape[2] + (0 if side is None else side[0].shape[1])
     at_once = blocks_at_once(query, size, keys, shards)
-    own = [blocks_first(x, size) for x in (query, ids)]
-    out = each_block(of_block, [*own, *around], at_once, dropout.rng, place)
+    inputs = [blocks_first(x, size) for x in (query, ids)]
+    out = each_block(of_block, [*inputs, *around], at_once, dropout.rng, shard)
     if side is None:
         return out
-    found = _global_rows(fronts, key, value, ids, scale, dropout, shards, place)
-    if place.axis_name is not None:
-        mine = count * blocks.num_globals
-        first = jax.lax.axis_index(place.axis_name) * mine
-        found = blocking.slice_axis(found, first, mine, 1)
+    global_rows = _global_rows(fronts, key, value, ids, scale, dropout, shards, shard)
+    if shard.axis_name is not None:
+        local_globals = count * blocks.num_globals
+        first = jax.lax.axis_index(shard.axis_name) * local_globals
+        global_rows = blocking.slice_axis(global_rows, first, local_globals, 1)
     # [b, C, globals, h, d] in place of the first ones of [b, C, size, h, d].
-    found, out = (blocking.blocks(x, count, 1) for x in (found, out))
-    out = jnp.concatenate([found, out[:, :, blocks.num_globals :]], axis=2)
+    global_rows, out = (blocking.blocks(x, count, 1) for x in (global_rows, out))
+    out = jnp.concatenate([global_rows, out[:, :, blocks.num_globals :]], axis=2)
     return blocking.unblock(out, 1)
 
 
-def _fronts(x: Array, blocks: Blocks, place: SequenceShard) -> Array:
+def _fronts(x: Array, blocks: Blocks, shard: SequenceShard) -> Array:
     """The global tokens: `[b, n, ...]` -> `[b, blocks * globals, ...]`."""
-    own = blocking.blocks(x, x.shape[1] // blocks.size, 1)[:, :, : blocks.num_globals]
-    own = blocking.unblock(own, 1)
-    if place.axis_name is None:
-        return own
-    return jax.lax.all_gather(own, place.axis_name, axis=1, tiled=True)
+    fronts = blocking.blocks(x, x.shape[1] // blocks.size, 1)[
+        :, :, : blocks.num_globals
+    ]
+    fronts = blocking.unblock(fronts, 1)
+    if shard.axis_name is None:
+        return fronts
+    return jax.lax.all_gather(fronts, shard.axis_name, axis=1, tiled=True)
 
 
-def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Array:
+def _global_rows(fronts, key, value, ids, scale, dropout, shards, shard) -> Array:
     """Attention of all global tokens to everything."""
     query, _, _, query_ids = fronts
 
@@ -333,7 +335,7 @@ def _global_rows(fronts, key, value, ids, scale, dropout, shards, place) -> Arra
         scale=scale,
         dropout=dropout.stream(1),
         shards=shards,
-        place=place,
+        shard=shard,
     )
 
 

@@ -197,18 +197,18 @@ def _over_beams(query, rows_of, seen, scale, more, token, beam) -> Array:
         return x.reshape(*x.shape[:3], -1)
 
     # Which sequence has the token of each row: [b, k, rows].
-    places = jnp.clip(token, 0, length - 1).reshape(b, k, -1)
-    owner = jnp.take_along_axis(beam, places, axis=2, mode="promise_in_bounds")
+    index = jnp.clip(token, 0, length - 1).reshape(b, k, -1)
+    owner = jnp.take_along_axis(beam, index, axis=2, mode="promise_in_bounds")
     # Query q sees row w of sequence j: [b, q, j, w] -> [b, 1, q, j * w].
-    mine = owner[:, :, None] == jnp.arange(k)[None, None, :, None]
-    mine = mine.reshape(b, 1, k, -1)
+    is_owner = owner[:, :, None] == jnp.arange(k)[None, None, :, None]
+    is_owner = is_owner.reshape(b, 1, k, -1)
     if not isinstance(more, float):
         more = by_input(more[:, :, 0])
     out = over_rows(
         query.reshape(b, k, *query.shape[2:]),
         # [b * k, rows, h, d] -> [b, k * rows, h, d], as they lie.
         *(x.reshape(b, k * x.shape[1], *x.shape[2:]) for x in rows_of),
-        by_input(seen) & mine,
+        by_input(seen) & is_owner,
         scale,
         more,
     )

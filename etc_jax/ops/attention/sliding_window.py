@@ -94,9 +94,9 @@ class _Biases(NamedTuple):
         if globals_ is None:
             return cls(windows, None, None)
         index = globals_.index
-        place = jnp.arange(n, dtype=jnp.int32)
+        position = jnp.arange(n, dtype=jnp.int32)
         # [b, 1, g] - [1, n, 1] -> [b, n, g]: global key minus query in the sequence.
-        offset = index[:, None].astype(jnp.int32) - place[None, :, None]
+        offset = index[:, None].astype(jnp.int32) - position[None, :, None]
         # [h or 1, b, n, g] -> [b, n, h or 1, g].
         to, of = (jnp.moveaxis(bias(x), 0, 2) for x in (offset, -offset))
         return cls(windows, SideBias.of_tokens(to), of)
@@ -200,8 +200,8 @@ def attend(
         problem = "offsets have labels or biases"
     elif any(mesh_axes) and set(dilation) != {1}:
         problem = "dilated windows are split over devices"
-    place = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
-    kernels = choice.use_kernels(implementation, query, problem, **place)
+    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.use_kernels(implementation, query, problem, **split)
     b, n, h, d = query.shape
     if scale is None:
         scale = d**-0.5
@@ -251,9 +251,9 @@ def attend(
 def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
     """Of the sequence, and of its global tokens."""
     b, n = example_ids.shape
-    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
+    position = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
     if globals_ is None:
-        return Tokens(example_ids, place, jnp.zeros((b, n), bool)), _no_tokens(b)
+        return Tokens(example_ids, position, jnp.zeros((b, n), bool)), _no_tokens(b)
     index = globals_.index.astype(jnp.int32)
     # [b, g]; an index of -1 has example 0, which nothing sees.
     example = jnp.take_along_axis(example_ids, jnp.maximum(index, 0), axis=1)
@@ -263,7 +263,7 @@ def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Token
     is_global = _with_rows(jnp.zeros((b, n), bool), at, jnp.ones_like(at, bool))
     is_global &= example_ids > 0
     return (
-        Tokens(example_ids, place, is_global),
+        Tokens(example_ids, position, is_global),
         Tokens(example, index, jnp.ones_like(index, bool)),
     )
 
@@ -296,7 +296,7 @@ def _attend(
     offsets,
     biases,
     choices: _Choices,
-    place: SequenceShard,
+    shard: SequenceShard,
 ) -> Array:
     """The tokens here, which are all or a device's part."""
     dilation, dropout = choices.dilation, choices.dropout
@@ -308,14 +308,14 @@ def _attend(
         start = stop
     parts: dict[int, Array] = {}
     for stream, step in enumerate(dict.fromkeys(dilation)):
-        own = [(start, stop) for of, start, stop in runs if of == step]
+        of_step = [(start, stop) for of, start, stop in runs if of == step]
 
-        def of_heads(x, own=own):
+        def of_heads(x, of_step=of_step):
             if x.shape[2] == 1 < len(dilation):
                 return x  # of all heads
             # Slices, not a gather, which XLA cannot split over heads beside two other
             # axes.
-            return _joined([x[:, :, start:stop] for start, stop in own])
+            return _joined([x[:, :, start:stop] for start, stop in of_step])
 
         # [2r + 1, h, ...]: with one axis in front, heads are axis 2 here too.
         table = jax.tree.map(lambda x, f=of_heads: f(x[None])[0], offsets)
@@ -336,11 +336,11 @@ def _attend(
             bias,
             step,
             choices._replace(dropout=dropout.stream(stream + 1)),
-            place,
+            shard,
         )
         # Their runs are side by side in `out`; each goes back to its place.
         done = 0
-        for start, stop in own:
+        for start, stop in of_step:
             parts[start] = out[:, :, done : done + stop - start]
             done += stop - start
     out = _joined([parts[start] for _, start, _ in runs])
@@ -352,7 +352,7 @@ def _attend(
         bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
     # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
     # which this one replaces.
-    found = full.some_rows(
+    global_rows = full.some_rows(
         *globals_[1:],
         side,
         tokens,
@@ -361,13 +361,13 @@ def _attend(
         scale=choices.scale,
         dropout=dropout,
         shards=choices.sizes.shards,
-        place=place,
+        shard=shard,
     )
     n = query.shape[1]
-    index = side.position - place.first(n)
+    index = side.position - shard.first(n)
     # Not real, or of another device: after the last place, where nothing is set.
-    here = (index >= 0) & (index < n) & (side.example > 0)
-    return _with_rows(out, jnp.where(here, index, n), found)
+    is_local = (index >= 0) & (index < n) & (side.example > 0)
+    return _with_rows(out, jnp.where(is_local, index, n), global_rows)
 
 
 def _joined(heads: list[Array]) -> Array:
@@ -412,11 +412,11 @@ def _windows(
     bias,
     step: int,
     choices: _Choices,
-    place: SequenceShard,
+    shard: SequenceShard,
 ) -> Array:
     """Windows of one dilation and the global keys."""
     dropout = choices.dropout
-    total = -(-place.total(query.shape[1]) // step)
+    total = -(-shard.total(query.shape[1]) // step)
     whole = query.shape[1]
     # Folded, windows are dense: [b, n, h, d] -> [b * step, n / step, h, d], which are
     # b and n below. Padding has example 0.
@@ -429,7 +429,7 @@ def _windows(
     b, n, h, d = query.shape
     radius = min(choices.radius, total - 1)
     if choices.kernels is not None:
-        found = by_kernels.windows(
+        out = by_kernels.windows(
             query,
             key,
             value,
@@ -442,16 +442,16 @@ def _windows(
             dropout=dropout,
             mesh_axes=choices.kernels,
         )
-        return _unfold(found, step, whole)
+        return _unfold(out, step, whole)
     g = side.example.shape[1]
     block_size, chunk_blocks = block_sizes(n, g, radius, b * h, *choices.sizes)
     options = SoftmaxOptions(choices.scale, block_size, chunk_blocks, dropout.rate)
-    draws = dropout.draws(place.first(-(-n // block_size)))
+    draws = dropout.draws(shard.first(-(-n // block_size)))
     # Chunks are of one size: rows are padded to a whole number of them.
     padded = -(-n // (block_size * chunk_blocks)) * block_size * chunk_blocks
     labelled = table is not None
     pairs = InlinePairs.make(
-        tokens, side, radius, padded, choices.causal, place, labelled
+        tokens, side, radius, padded, choices.causal, shard, labelled
     )
     # Offsets that a short sequence does not have are left out: [2r + 1, h, ...].
     table = jax.tree.map(lambda x: _by_label(_near(x, radius), radius), table)
@@ -460,7 +460,7 @@ def _windows(
         return jnp.swapaxes(blocking.pad_axis(x, 1, 0, padded - n), 1, 2)
 
     # [b, n, h, d] -> [b, r + n + r, h, d] -> [b, h, r + padded + r, d].
-    around = map(blocks_of, place.around((key, value), radius, 1))
+    around = map(blocks_of, shard.around((key, value), radius, 1))
     if not side_rows:
         side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
@@ -502,7 +502,7 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
     for step in set(choices.dilation):
         # Each device has whole steps, so that places a step apart stay so.
         multiple *= step
-    place = SequenceShard(axis_name, n)
+    shard = SequenceShard(axis_name, n)
 
     def padded(x):
         return sequence.pad_to_multiple(x, 1, multiple)
@@ -548,7 +548,7 @@ def _split(axis_name: str, arrays, choices: _Choices) -> Array:
             offsets,
             biases,
             choices._replace(dropout=choices.dropout._replace(rng=rng)),
-            place,
+            shard,
         )
 
     body = sequence.split(
@@ -573,8 +573,8 @@ def _check_beside(beside: Beside, shape, globals_, bias) -> None:
     g = beside.key.shape[1]
     want = {"key": (b, g, h, d), "value": (b, g, h, d), "example_ids": (b, g)}
     for name, full_shape in want.items():
-        if (found := getattr(beside, name).shape) != full_shape:
-            raise ValueError(f"beside.{name} has shape {found}, expected {full_shape}")
+        if (got := getattr(beside, name).shape) != full_shape:
+            raise ValueError(f"beside.{name} has shape {got}, expected {full_shape}")
     rows, index = beside.bias
     fits = rows.shape[0] in (1, b) and rows.shape[2:] in ((h, g), (1, g))
     if index.shape != (b, n) or not fits:

@@ -46,19 +46,19 @@ def blocks_of(example_ids: Array, block_size: int) -> Blocks:
     """
     b, n = example_ids.shape
     ids = example_ids.astype(jnp.int32)
-    place = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
+    position = jnp.broadcast_to(jnp.arange(n, dtype=jnp.int32), (b, n))
     edge = jnp.full((b, 1), -1, jnp.int32)
     # bool [b, n]: the first and the last token of each example.
     starts = ids != jnp.concatenate([edge, ids[:, :-1]], axis=1)
     ends = ids != jnp.concatenate([ids[:, 1:], edge], axis=1)
-    first = jax.lax.cummax(jnp.where(starts, place, 0), axis=1)
-    last = jax.lax.cummin(jnp.where(ends, place, n), axis=1, reverse=True)
+    first = jax.lax.cummax(jnp.where(starts, position, 0), axis=1)
+    last = jax.lax.cummin(jnp.where(ends, position, n), axis=1, reverse=True)
     # Whole blocks of each token's example, and of the examples before it.
     whole = jnp.where(ids > 0, (last - first + 1) // block_size, 0)
     closed = jnp.where(ends, whole, 0)
     before = jnp.cumsum(closed, axis=1, dtype=jnp.int32) - closed
-    own = jnp.minimum((place - first) // block_size, whole - 1)
-    of_token = jnp.where(whole > 0, before + own, -1)
+    block = jnp.minimum((position - first) // block_size, whole - 1)
+    of_token = jnp.where(whole > 0, before + block, -1)
     blocks = n // block_size
     # Tokens without a block go to one that does not exist.
     index = jnp.where(of_token < 0, blocks, of_token)
@@ -103,7 +103,7 @@ def side_bias(bias: BiasFn, blocks: Blocks) -> SideBias:
       g]`.
     """
     number = jnp.arange(blocks.example.shape[1], dtype=jnp.int32)
-    own = jnp.concatenate([jnp.full((1,), -1, jnp.int32), number])
+    query_block = jnp.concatenate([jnp.full((1,), -1, jnp.int32), number])
     # [1, g] - [g + 1, 1] -> [h or 1, g + 1, g] -> [1, g + 1, h or 1, g].
-    rows = jnp.moveaxis(bias(number[None] - own[:, None]), 0, 1)[None]
+    rows = jnp.moveaxis(bias(number[None] - query_block[:, None]), 0, 1)[None]
     return SideBias(rows, blocks.of_token + 1)

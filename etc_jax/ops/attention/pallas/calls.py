@@ -87,14 +87,14 @@ def forward(options: Options, inputs: Inputs) -> tuple[Array, Array]:
     query = inputs.query
     b, n, h, _ = query.shape
     lse = jax.ShapeDtypeStruct((b, h, n), jnp.float32)
-    found = _of_rows(
+    results = _of_rows(
         options,
         inputs,
         kernels.forward,
         {},
         {"output": (_like(query), _block), "lse": (lse, _block_of_head)},
     )
-    return found["output"], found["lse"]
+    return results["output"], results["lse"]
 
 
 def row_gradients(
@@ -111,8 +111,8 @@ def row_gradients(
         # Not every label has a key in each row: what is not written stays 0.
         more["d_t"] = jnp.zeros_like(inputs.t), _block_of_head
         outputs["t"] = _like(inputs.t), _block_of_head
-    found = _of_rows(options, inputs, kernels.row_gradients, more, outputs)
-    return found["query"], found.get("t")
+    results = _of_rows(options, inputs, kernels.row_gradients, more, outputs)
+    return results["query"], results.get("t")
 
 
 def _of_rows(options: Options, inputs: Inputs, kernel, more, outputs) -> dict:
@@ -131,12 +131,12 @@ def _of_rows(options: Options, inputs: Inputs, kernel, more, outputs) -> dict:
         pieces.append({"key": key, "value": value, "tokens": ints.ints})
         specs = {"key": _whole(key), "value": _whole(value)}
         piece_specs.append(specs | {"tokens": _tokens(ints.ints)})
-    given = {
+    entries = {
         "query": (inputs.query, _block),
         "t": (inputs.t, _block_of_head),
         "seeds": (inputs.seeds, lambda x, _: _whole_of_head(x)),
     }
-    arrays, specs = _given(given | more, size)
+    arrays, specs = _present(entries | more, size)
     arrays |= {"rows": inputs.rows.ints, "pieces": tuple(pieces)}
     specs |= {"rows": _tokens(inputs.rows.ints), "pieces": tuple(piece_specs)}
     aliases = {}
@@ -155,7 +155,7 @@ def _of_rows(options: Options, inputs: Inputs, kernel, more, outputs) -> dict:
         options,
         (n // size, h, b),
         (arrays, specs),
-        _given(outputs, size),
+        _present(outputs, size),
         pairs,
         aliases,
     )
@@ -179,15 +179,15 @@ def key_gradients(
     def whole_of_head(x, _):
         return _whole_of_head(x)
 
-    def own(x, size):
+    def block_of_split(x, size):
         return _block(x, size, splits)
 
     seed = None
     if inputs.seeds is not None:
         seed = inputs.seeds[..., number : number + 1]
-    given = {
-        "key": (key, own),
-        "value": (value, own),
+    entries = {
+        "key": (key, block_of_split),
+        "value": (value, block_of_split),
         "query": (inputs.query, whole),
         "d_output": (of_rows.d_output, whole),
         "t": (inputs.t, whole_of_head),
@@ -195,7 +195,7 @@ def key_gradients(
         "delta": (of_rows.delta, whole_of_head),
         "seed": (seed, whole_of_head),
     }
-    arrays, specs = _given(given, options.keys)
+    arrays, specs = _present(entries, options.keys)
     arrays |= {"rows": inputs.rows.ints, "tokens": ints.ints}
     specs |= {"rows": _tokens(inputs.rows.ints), "tokens": _tokens(ints.ints)}
 
@@ -210,20 +210,20 @@ def key_gradients(
     shape = jax.ShapeDtypeStruct((splits, *key.shape), dtype)
     names = ("key", "value")
     vectors = {"rows": inputs.rows.without_ints(), "keys": ints.without_ints()}
-    found = _call(
+    results = _call(
         functools.partial(
             kernels.key_gradients, piece=piece, vectors=vectors, splits=splits
         ),
         options,
         (blocks * splits, h, b),
         (arrays, specs),
-        _given(dict.fromkeys(names, (shape, of_split)), options.keys),
+        _present(dict.fromkeys(names, (shape, of_split)), options.keys),
         _pairs(options, piece, n, key.shape[1]),
         {},
     )
     if splits == 1:
-        return tuple(found[name][0] for name in names)
-    return tuple(found[name].sum(axis=0).astype(key.dtype) for name in names)
+        return tuple(results[name][0] for name in names)
+    return tuple(results[name].sum(axis=0).astype(key.dtype) for name in names)
 
 
 # Products of a tile: rows times keys times width, each 2 FLOPs.
@@ -289,12 +289,14 @@ def _like(x: Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _given(entries: Mapping[str, tuple[Any, Callable]], size: int) -> tuple[dict, dict]:
+def _present(
+    entries: Mapping[str, tuple[Any, Callable]], size: int
+) -> tuple[dict, dict]:
     """(arrays, specs) of those that are not None; a spec is of (array, block size)."""
-    kept = {name: entry for name, entry in entries.items() if entry[0] is not None}
+    present = {name: entry for name, entry in entries.items() if entry[0] is not None}
     return (
-        {name: x for name, (x, _) in kept.items()},
-        {name: spec_fn(x, size) for name, (x, spec_fn) in kept.items()},
+        {name: x for name, (x, _) in present.items()},
+        {name: spec_fn(x, size) for name, (x, spec_fn) in present.items()},
     )
 
 

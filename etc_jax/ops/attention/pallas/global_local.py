@@ -54,8 +54,8 @@ def attend(
     tables = tables or Rows(None, None)
 
     def keys(name: str) -> Keys:
-        own = tokens.long if name.endswith("l") else tokens.global_
-        return Keys(getattr(key, name), getattr(value, name), own)
+        key_tokens = tokens.long if name.endswith("l") else tokens.global_
+        return Keys(getattr(key, name), getattr(value, name), key_tokens)
 
     def rows(query, tokens, table, dropout, *names):
         if not query.shape[1]:

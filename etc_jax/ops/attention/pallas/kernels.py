@@ -124,10 +124,10 @@ def _with_labels(piece, scores: Array, label: Array, labels: _Labels) -> Array:
         # such tiles made the forward pass 1.6 times as slow on an H100.
         return scores + plgpu.load(labels.t_ref.at[labels.row(scores.shape), label])
     first, *others = piece.others
-    found = labels.column(first)
+    label_logits = labels.column(first)
     for value in others:
-        found = jnp.where(label == value, labels.column(value), found)
-    return scores + found
+        label_logits = jnp.where(label == value, labels.column(value), label_logits)
+    return scores + label_logits
 
 
 def forward(inputs, outputs, *, options: TileOptions, pieces, vectors):
@@ -271,7 +271,7 @@ def key_gradients(inputs, outputs, *, options, piece, vectors, splits: int):
     keys = pl.ds(block * options.keys, options.keys)
     key, value = inputs["key"][...], inputs["value"][...]
     columns = vectors["keys"].read(inputs["tokens"], keys, 1)
-    place = block * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
+    position = block * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
 
     def add(tile, state):
         dk, dv = state
@@ -288,7 +288,7 @@ def key_gradients(inputs, outputs, *, options, piece, vectors, splits: int):
         dropped = p
         if options.dropout_rate:
             seed = inputs["seed"][0]
-            drawn = _factors(options.dropout_rate, seed, row[None], place[:, None])
+            drawn = _factors(options.dropout_rate, seed, row[None], position[:, None])
             dropped, dp = p * drawn, dp * drawn
         ds = p * (dp - delta) * options.scale
         dv = dv + dot(dropped.astype(d_output.dtype), d_output)

@@ -122,8 +122,8 @@ class Vectors:
 
         bools = tuple(x.dtype == jnp.bool_ for x in leaves)
         index = jnp.broadcast_to(jnp.arange(length, dtype=jnp.int32), (batch, length))
-        made = jax.tree.map(padded, tokens)._replace(index=index)
-        leaves, shape = jax.tree.flatten(made)
+        padded_tokens = jax.tree.map(padded, tokens)._replace(index=index)
+        leaves, shape = jax.tree.flatten(padded_tokens)
         return cls(tuple(leaves), shape, bools)
 
     def without_ints(self) -> Vectors:

@@ -32,7 +32,7 @@ def on_each_device(
     """`fn` of arrays, some of which have a sequence of whole blocks, on each device.
 
     Args:
-      fn: of the arrays and `rng`, and with it `place`, where the sequence is split.
+      fn: of the arrays and `rng`, and with it `shard`, where the sequence is split.
       arrays: `[b, n, ...]`.
       split: which of them have the sequence; others are the same on each device.
       rng: key of dropout, or None.
@@ -46,10 +46,10 @@ def on_each_device(
     ]
     if axis_name is None:
         return fn(*arrays, rng)
-    place = SequenceShard(axis_name, arrays[0].shape[1])
+    shard = SequenceShard(axis_name, arrays[0].shape[1])
     long, everywhere = jax.P(None, axis_name), jax.P()
     specs = tuple(long if parts else everywhere for parts in split)
-    fn = functools.partial(fn, place=place)
+    fn = functools.partial(fn, shard=shard)
     return sequence.split(fn, axis_name, (*specs, everywhere), long)(*arrays, rng)
 
 
@@ -67,7 +67,7 @@ def blocks_at_once(query: Array, size: int, keys: int, shards: int) -> int:
     return max(k for k in range(1, count + 1) if count % k == 0 and k <= most)
 
 
-def each_block(fn, arrays, at_once: int, rng, place: SequenceShard) -> Array:
+def each_block(fn, arrays, at_once: int, rng, shard: SequenceShard) -> Array:
     """`fn(*blocks, rng)` of each block, `[C, b, ...]` -> `[b, C * size, ...]`.
 
     Each has a key by its place in the whole sequence, so that neither devices nor how
@@ -76,7 +76,7 @@ def each_block(fn, arrays, at_once: int, rng, place: SequenceShard) -> Array:
     count = len(arrays[0])
     keys = None
     if rng is not None:
-        number = place.first(count) + jnp.arange(count, dtype=jnp.int32)
+        number = shard.first(count) + jnp.arange(count, dtype=jnp.int32)
         keys = jax.vmap(functools.partial(jax.random.fold_in, rng))(number)
     # Mapped, not merged with the batch, which may be split over devices.
     some = jax.vmap(fn)
@@ -101,7 +101,7 @@ def attend_in_parts(
     dropout_rate: float,
     rng: Array | None,
     shards: int,
-    place: SequenceShard = WHOLE,
+    shard: SequenceShard = WHOLE,
 ) -> Array:
     """Attention of queries to all keys, `QUERIES` of them at a time.
 
@@ -115,7 +115,7 @@ def attend_in_parts(
       dropout_rate: of attention probabilities.
       rng: key, or None.
       shards: devices that batch and heads are split over.
-      place: of the queries in the whole sequence.
+      shard: of the queries in the whole sequence.
     """
     if rng is None and tiled_rows.is_faster(query.shape[1], shards):
         tokens = of_examples(query_ids), of_examples(example_ids)
@@ -133,4 +133,4 @@ def attend_in_parts(
     )
     at_once = blocks_at_once(query, size, key.shape[1], shards)
     parts = [blocks_first(x, size) for x in (query, query_ids)]
-    return each_block(of_part, parts, at_once, rng, place)[:, :n]
+    return each_block(of_part, parts, at_once, rng, shard)[:, :n]

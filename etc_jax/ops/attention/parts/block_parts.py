@@ -122,9 +122,9 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[KeyGroup]:
     # `[b, 1, C, 1, q]`.
     q_example = blocking.slice_axis(inputs.example, first, size, 1)[:, None, :, None]
     # Number of each block, `[1, 1, C, 1, 1]`.
-    own = (first + jnp.arange(size))[None, None, :, None, None]
+    number = (first + jnp.arange(size))[None, None, :, None, None]
     # Blocks that fill up the last step see nothing.
-    real = own < count - 1
+    real = number < count - 1
 
     def same(example):
         """`[b, h or 1, C or 1, w]` of keys with the queries."""
@@ -149,7 +149,7 @@ def parts_of(options: BlockOptions, inputs: Inputs, index) -> list[KeyGroup]:
     # A common block that is in the band is not seen a second time.
     block = jnp.repeat(common, options.block_size)
     # [1, 1, C, common * s, 1].
-    far = jnp.abs(own - block[None, None, None, :, None]) > 1
+    far = jnp.abs(number - block[None, None, None, :, None]) > 1
     parts.append(KeyGroup(k, v, same(example[:, None, None]) & real & far))
     if inputs.drawn.shape[2]:
         ids = inputs.drawn_ids(options, index)

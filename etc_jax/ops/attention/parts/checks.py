@@ -34,9 +34,9 @@ def check_implementation(name: str, *, kernels: bool = False) -> None:
       name: of `IMPLEMENTATIONS`.
       kernels: whether it may be "pallas".
     """
-    known = [x for x in IMPLEMENTATIONS if kernels or x != "pallas"]
-    if name not in known:
-        raise ValueError(f"implementation {name!r} is not one of {known}")
+    choices = [x for x in IMPLEMENTATIONS if kernels or x != "pallas"]
+    if name not in choices:
+        raise ValueError(f"implementation {name!r} is not one of {choices}")
 
 
 def check_rows(

@@ -14,13 +14,13 @@ SELF = -1e5
 
 
 def meetings(
-    places: jax.Array, chunk_length: int, before: int, after: int
+    positions: jax.Array, chunk_length: int, before: int, after: int
 ) -> jax.Array:
     """How often each query meets each key, over all rounds.
 
     Args:
-      places: int `[..., rounds, n]`: where each token stands when its round is sorted.
-        Rounds follow each other in one circle of chunks.
+      positions: int `[..., rounds, n]`: where each token stands when its round is
+        sorted. Rounds follow each other in one circle of chunks.
       chunk_length: tokens of a chunk; divides n.
       before: chunks before its own that a query looks at.
       after: chunks after it.
@@ -28,18 +28,18 @@ def meetings(
     Returns:
       int `[..., n, n]` of (query, key).
     """
-    rounds, n = places.shape[-2:]
+    rounds, n = positions.shape[-2:]
     chunks = rounds * n // chunk_length
-    round_ = jax.lax.broadcasted_iota(jnp.int32, places.shape, places.ndim - 2)
+    round_ = jax.lax.broadcasted_iota(jnp.int32, positions.shape, positions.ndim - 2)
     # Chunks counted through all rounds: [..., rounds, n].
-    chunk = (round_ * n + places) // chunk_length
-    count = jnp.zeros((*places.shape[:-2], n, n), jnp.int32)
-    for own in range(rounds):
-        for other in range(rounds):
+    chunk = (round_ * n + positions) // chunk_length
+    count = jnp.zeros((*positions.shape[:-2], n, n), jnp.int32)
+    for query_round in range(rounds):
+        for key_round in range(rounds):
             for step in range(-before, after + 1):
-                looked_at = (chunk[..., own, :, None] + step) % chunks
+                looked_at = (chunk[..., query_round, :, None] + step) % chunks
                 # [..., n, 1] with [..., 1, n] -> [..., n, n].
-                count += looked_at == chunk[..., other, None, :]
+                count += looked_at == chunk[..., key_round, None, :]
     return count
 
 
@@ -59,10 +59,10 @@ def mask_and_bias(
     rows, columns = (
         jax.lax.broadcasted_iota(jnp.int32, (1, 1, n, n), k) for k in (2, 3)
     )
-    own, other = example_ids[:, None, :, None], example_ids[:, None, None, :]
+    query_ids, key_ids = example_ids[:, None, :, None], example_ids[:, None, None, :]
     # [b or 1, h or 1, n, n] each; the bias is the logarithm of the count.
     mask, bias = dense.counted(met, dtype)
-    mask &= (own == other) & (other > 0)
+    mask &= (query_ids == key_ids) & (key_ids > 0)
     if causal:
         mask &= columns <= rows
     if mask_self:

@@ -66,12 +66,12 @@ class Order(NamedTuple):
       example_ids: int32 `[b, n]`, by token; 0 is padding.
       order: int32 `[b, h or 1, rounds, n]`: the token at each place; None: one round,
         in which tokens stand as they come.
-      places: its inverse: the place of each token.
+      inverse: int32, the place of each token: the inverse of `order`.
     """
 
     example_ids: Array
     order: Array | None = None
-    places: Array | None = None
+    inverse: Array | None = None
 
     @property
     def rounds(self) -> int:
@@ -105,7 +105,9 @@ class Order(NamedTuple):
             return [x]
         parts = blocking.blocks(x, self.rounds, 2)
         # [b, h, rounds, n, ...] by place, each round gathered by its inverse order.
-        return [_take(parts[:, :, r], self.places[:, :, r]) for r in range(self.rounds)]
+        return [
+            _take(parts[:, :, r], self.inverse[:, :, r]) for r in range(self.rounds)
+        ]
 
     def summed(self, x: Array) -> Array:
         """The transpose of `sorted`."""
@@ -189,9 +191,9 @@ def _inputs(options, query, key, value, order: Order) -> tuple[_Queries, _Keys]:
     if options.count_once:
         # Chunk of each token in each round, [b, h, rounds, n], then by place: [b, h,
         # places, rounds].
-        round_ = jax.lax.broadcasted_iota(jnp.int32, order.places.shape, 2)
-        place = round_ * order.example_ids.shape[1] + order.places
-        chunk = place // options.block_size
+        round_ = jax.lax.broadcasted_iota(jnp.int32, order.inverse.shape, 2)
+        slot = round_ * order.example_ids.shape[1] + order.inverse
+        chunk = slot // options.block_size
         chunks = _take(jnp.moveaxis(chunk, 2, 3), tokens)
     queries = _Queries(order.sorted(query), tokens, example, chunks)
     keys = _Keys(order.sorted(key), order.sorted(value), tokens, example, chunks)
@@ -238,8 +240,8 @@ def _cut_keys(options: ChunkOptions, index, keys: _Keys) -> list[_Keys]:
     ]
 
 
-def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, own=SELF):
-    """Of one look, `[b, h, C, c, q]`: keys are rows; `own` is a token's for itself."""
+def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, self_logit=SELF):
+    """Of one look, `[b, h, C, c, q]`: keys are rows, queries columns."""
     # Keys [..., c, 1] with queries [..., 1, q]: [b or 1, h or 1, C, c, q].
     token = k.token[..., :, None], q.token[..., None, :]
     example = k.example[..., :, None], q.example[..., None, :]
@@ -254,7 +256,7 @@ def _logits(options, q: _Queries, k: _Keys, num_chunks: int, dtype, own=SELF):
         logits -= jnp.log(jnp.maximum(met, 1).astype(dtype))
     if options.mask_self:
         # All copies of a token are met equally often by it: they need no count.
-        logits = jnp.where(token[0] == token[1], own, logits)
+        logits = jnp.where(token[0] == token[1], self_logit, logits)
     return jnp.where(seen, logits, MASKED)
 
 
@@ -272,12 +274,12 @@ def _meetings(options: ChunkOptions, q: Array, k: Array, num_chunks: int) -> Arr
     """
     rounds = q.shape[-1]
     count = 0
-    for own in range(rounds):
-        for other in range(rounds):
+    for query_round in range(rounds):
+        for key_round in range(rounds):
             # Chunks from query to key, [..., w, q].
-            far = k[..., :, None, other] - q[..., None, :, own]
+            far = k[..., :, None, key_round] - q[..., None, :, query_round]
             for step in range(-options.before, options.after + 1):
-                if step == 0 and own != other:
+                if step == 0 and query_round != key_round:
                     continue  # no chunk is of two rounds
                 count += ((far - step) % num_chunks == 0).astype(jnp.int32)
     return count
@@ -341,11 +343,11 @@ class _Rows(NamedTuple):
 
     Attributes:
       lse: log-sum-exp `[b, h, n]`; +1e30 for a row that sees nothing.
-      own: a token's logit for itself, `[rounds or 1, b, h, n]`.
+      self_logit: a token's logit for itself, `[rounds or 1, b, h, n]`.
     """
 
     lse: Array
-    own: Array
+    self_logit: Array
 
 
 def _one_softmax(options, output, top, total) -> tuple[Array, _Rows]:
@@ -365,15 +367,15 @@ def _one_softmax(options, output, top, total) -> tuple[Array, _Rows]:
     sum_ = jnp.where(seen, jnp.sum(weights, axis=0, keepdims=True), 1)
     weights, lse = weights / sum_, jnp.log(sum_) + jnp.where(alone, 0, highest)
     # Left out of a lone token's lse as well: beside `SELF`, digits would be lost.
-    own = jnp.where(alone, 0, SELF)
+    self_logit = jnp.where(alone, 0, SELF)
     if options.rounded:
         share = _rounded_shares(total)
         # A round shows `total` copies of the token, each with the weight exp(share).
         weights = jnp.where(alone & seen, total * jnp.exp(share), weights)
-        own, lse = jnp.where(alone, share, SELF), jnp.where(alone, 0, lse)
+        self_logit, lse = jnp.where(alone, share, SELF), jnp.where(alone, 0, lse)
     # No reduction: over an axis this short it took half of a pass on CPU.
     joined = sum(w[..., None] * x for w, x in zip(weights, output, strict=True))
-    rows = _Rows(jnp.where(seen, lse, -MASKED)[0], own)
+    rows = _Rows(jnp.where(seen, lse, -MASKED)[0], self_logit)
     return joined.astype(output.dtype), rows
 
 
@@ -384,10 +386,10 @@ def _rounded_shares(total: Array) -> Array:
       total: `[rounds, b, h, n]`, how many copies a round shows.
     """
     # The barrier keeps a compiler from finding out that `SELF` cancels.
-    own = jax.lax.optimization_barrier(jnp.asarray(SELF, total.dtype))
-    lse = own + jnp.log(total)
+    self_logit = jax.lax.optimization_barrier(jnp.asarray(SELF, total.dtype))
+    lse = self_logit + jnp.log(total)
     all_rounds = jax.nn.logsumexp(lse, axis=0, keepdims=True)
-    return (own - lse) + (lse - all_rounds)
+    return (self_logit - lse) + (lse - all_rounds)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -423,11 +425,13 @@ def _vjp_backward(options, saved, d_output):
     num_chunks = order.num_places // c
     delta = row_deltas(output, d_output, dtype)[..., 0, :]
 
-    own = jnp.broadcast_to(rows.own, (order.rounds, *rows.own.shape[1:]))
+    self_logit = jnp.broadcast_to(
+        rows.self_logit, (order.rounds, *rows.self_logit.shape[1:])
+    )
     # By place, to whole steps: [b, h, places, d] and [b, h, places]. Padding has an
     # lse of 0, and masked logits: exp(MASKED - 0) is 0.
     rows = [order.sorted(x) for x in (d_output, rows.lse, delta)]
-    rows.append(order.sorted_rounds(own))
+    rows.append(order.sorted_rounds(self_logit))
     rows = [blocking.pad_axis(x, 2, 0, _missing(options, x.shape[2])) for x in rows]
 
     def add_at(total, start, chunks):
@@ -437,10 +441,10 @@ def _vjp_backward(options, saved, d_output):
 
     def body(carry, index):
         cut = functools.partial(_cut_queries, options, index)
-        q, (do, lse, delta, own) = jax.tree.map(cut, (queries, rows))
-        lse, delta, own = (x[..., None, :] for x in (lse, delta, own))
+        q, (do, lse, delta, self_logit) = jax.tree.map(cut, (queries, rows))
+        lse, delta, self_logit = (x[..., None, :] for x in (lse, delta, self_logit))
         looks = _cut_keys(options, index, keys)
-        logits = [_logits(options, q, k, num_chunks, dtype, own) for k in looks]
+        logits = [_logits(options, q, k, num_chunks, dtype, self_logit) for k in looks]
         factors = _factors(options, draws, index, logits)
         (d_keys, d_values), dq = carry, 0
         for k, x, factor, start in zip(

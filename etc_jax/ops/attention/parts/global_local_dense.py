@@ -85,11 +85,11 @@ def _side_by_side(parts, shape):
 
     # A key set without keys needs no labels.
     labels = [(x, mask.shape[-1]) for mask, x in parts if mask.shape[-1]]
-    given = [pair for pair in labels if pair[0] is not None]
-    if given and len(given) < len(labels):
+    labelled = [pair for pair in labels if pair[0] is not None]
+    if labelled and len(labelled) < len(labels):
         raise ValueError("labels are given for one of two key sets; give both or none")
     masks = joined([(mask, mask.shape[-1]) for mask, _ in parts])
-    return masks, joined(given) if given else None
+    return masks, joined(labelled) if labelled else None
 
 
 def attend(query, key, value, tables, pairs: dict, *, scale: float, dropouts):
@@ -108,16 +108,16 @@ def attend(query, key, value, tables, pairs: dict, *, scale: float, dropouts):
       `Rows` like `query`; rows that see nothing are zero.
     """
     outputs = []
-    for rows, own, other, table, dropout in (
+    for rows, name, other_name, table, dropout in (
         (query.long, "l2l", "l2g", tables and tables.long, dropouts.long),
         (query.global_, "g2g", "g2l", tables and tables.global_, dropouts.global_),
     ):
         # Both key sets side by side, [b, n + g or g + n, h, d]: one softmax.
         keys, values = (
-            jnp.concatenate([getattr(x, own), getattr(x, other)], axis=1)
+            jnp.concatenate([getattr(x, name), getattr(x, other_name)], axis=1)
             for x in (key, value)
         )
-        mask, labels = _side_by_side((pairs[own], pairs[other]), rows.shape[:2])
+        mask, labels = _side_by_side((pairs[name], pairs[other_name]), rows.shape[:2])
         bias = _label_bias(rows, labels, table)
         out = dense.attend(
             rows,

@@ -67,9 +67,9 @@ def _long_block(options, query, key, t, bias, pairs, draws, index, dtype):
         b, h, _, g = logits.shape
         # [b, h, C, block, g], drawn for each block: chunks change nothing.
         blocks = (b, h, options.chunk_blocks, options.block_size, g)
-        first = index * options.chunk_blocks
+        first_block = index * options.chunk_blocks
         factors = draws.stream(_G2L).factors(
-            options.dropout_rate, first, blocks, 2, dtype
+            options.dropout_rate, first_block, blocks, 2, dtype
         )
         factors = blocking.unblock(factors, 2)
     return start, k, (logits, factors, labels)

@@ -23,8 +23,8 @@ def seen(query_ids, key_ids, query_position, *, causal):
     mask = query_ids[:, :, None] == key_ids[:, None, :]
     mask &= key_ids[:, None, :] > 0
     if causal:
-        place = jnp.arange(key_ids.shape[1])[None, None]
-        mask &= place <= query_position[:, :, None]
+        key_position = jnp.arange(key_ids.shape[1])[None, None]
+        mask &= key_position <= query_position[:, :, None]
     return mask
 
 
@@ -65,17 +65,20 @@ def attend(
       `[b, n, h, d]`.
     """
     b, n = example_ids.shape
-    place = jnp.arange(n)
-    offset = place[None, :] - place[:, None]
+    position = jnp.arange(n)
+    offset = position[None, :] - position[:, None]
     step = jnp.asarray(dilation)[:, None, None]
     # [1, n, n] with [h, 1, 1] -> [h, n, n].
     near = (jnp.abs(offset)[None] <= radius * step) & (offset[None] % step == 0)
     allowed = seen(
-        example_ids, example_ids, jnp.broadcast_to(place[None], (b, n)), causal=causal
+        example_ids,
+        example_ids,
+        jnp.broadcast_to(position[None], (b, n)),
+        causal=causal,
     )
     is_global = jnp.zeros(example_ids.shape, bool)
     if globals_ is not None:
-        is_global = jnp.any(globals_.index[:, :, None] == place[None, None], axis=1)
+        is_global = jnp.any(globals_.index[:, :, None] == position[None, None], axis=1)
         is_global &= example_ids > 0
     # [b, 1, n, n] & ([1, h, n, n] | [b, 1, 1, n]) -> [b, h, n, n].
     mask = allowed[:, None] & (near[None] | is_global[:, None, None])
@@ -87,13 +90,17 @@ def attend(
         # Of each pair, [b, h, n, n]; what is clipped is outside of the window.
         label = jnp.clip(offset[None] // step + radius, 0, 2 * radius)
         label = jnp.broadcast_to(label[None], (*t.shape[:-1], n))
-        found = jnp.take_along_axis(t, label, axis=-1) * scale
-        pairs = found if pairs is None else found + pairs
+        logits = jnp.take_along_axis(t, label, axis=-1) * scale
+        pairs = logits if pairs is None else logits + pairs
     if beside is not None:
         # Keys after those of the sequence: [b, h, n, n + g].
-        known = seen(example_ids, beside.example_ids, jnp.full((b, n), n), causal=False)
-        known = jnp.broadcast_to(known[:, None], (b, mask.shape[1], *known.shape[1:]))
-        mask = jnp.concatenate([mask, known], axis=-1)
+        side_mask = seen(
+            example_ids, beside.example_ids, jnp.full((b, n), n), causal=False
+        )
+        side_mask = jnp.broadcast_to(
+            side_mask[:, None], (b, mask.shape[1], *side_mask.shape[1:])
+        )
+        mask = jnp.concatenate([mask, side_mask], axis=-1)
         # [b, h or 1, g, n] -> [b, h or 1, n, g].
         side = jnp.swapaxes(beside.bias.of(0, n), 2, 3)
         lead = (b, max(side.shape[1], pairs.shape[1]))
@@ -101,20 +108,22 @@ def attend(
         pairs = jnp.concatenate(pairs, axis=-1)
         key = jnp.concatenate([key, beside.key], axis=1)
         value = jnp.concatenate([value, beside.value], axis=1)
-    own, of_globals = dropout.split()
-    out = dense.attend(query, key, value, mask, pairs, scale=scale, dropout=own.dense())
+    of_windows, of_globals = dropout.split()
+    out = dense.attend(
+        query, key, value, mask, pairs, scale=scale, dropout=of_windows.dense()
+    )
     if globals_ is None:
         return out
     index = jnp.maximum(globals_.index, 0)
     # [b, n, n] at [b, g, 1] -> [b, 1, g, n].
     rows = jnp.take_along_axis(allowed, index[..., None], axis=1)[:, None]
     if bias is not None:
-        pairs = jnp.moveaxis(bias(place[None, None] - index[..., None]), 0, 1)
-    found = dense.attend(
+        pairs = jnp.moveaxis(bias(position[None, None] - index[..., None]), 0, 1)
+    global_out = dense.attend(
         *globals_[1:], rows, pairs, scale=scale, dropout=of_globals.dense()
     )
     # Each token takes the row of its own global query.
     # [b, n, g] -> [b, n].
-    slot = jnp.argmax(globals_.index[:, None] == place[None, :, None], axis=-1)
-    found = jnp.take_along_axis(found, slot[..., None, None], axis=1)
-    return jnp.where(is_global[..., None, None], found, out)
+    slot = jnp.argmax(globals_.index[:, None] == position[None, :, None], axis=-1)
+    global_out = jnp.take_along_axis(global_out, slot[..., None, None], axis=1)
+    return jnp.where(is_global[..., None, None], global_out, out)

@@ -92,7 +92,7 @@ class InlinePairs:
         radius: int,
         padded: int,
         causal: bool,
-        place: SequenceShard,
+        shard: SequenceShard,
         labelled: bool = False,
     ) -> InlinePairs:
         """Pads the vectors of the sequence to `radius + padded + radius` places."""
@@ -103,7 +103,7 @@ class InlinePairs:
 
         # What neighbours exchange travels as one type.
         ints = [x.astype(jnp.int32) for x in tokens]
-        example, position, is_global = map(with_tail, place.around(ints, radius, -1))
+        example, position, is_global = map(with_tail, shard.around(ints, radius, -1))
         return cls(
             keys=Tokens(example, position, is_global > 0),
             queries=jax.tree.map(with_tail, tokens),

@@ -22,13 +22,13 @@ def factors_of(num_buckets: Buckets) -> tuple[int, ...]:
     Raises:
       ValueError: if a factor is odd or below 2: an axis has two ends.
     """
-    given = (num_buckets,) if isinstance(num_buckets, int) else tuple(num_buckets)
-    if not 1 <= len(given) <= 2 or any(x < 2 or x % 2 for x in given):
+    factors = (num_buckets,) if isinstance(num_buckets, int) else tuple(num_buckets)
+    if not 1 <= len(factors) <= 2 or any(x < 2 or x % 2 for x in factors):
         raise ValueError(
             f"num_buckets is {num_buckets}; expected an even number of at least 2, or "
             "two of them, such as (16, 32), which are multiplied"
         )
-    return given
+    return factors
 
 
 def buckets_for(
@@ -127,8 +127,8 @@ def _nearest_end(x: jax.Array) -> jax.Array:
     is_low = -low > top
     # The first place of the extreme; argmax carries values and places along, which
     # takes XLA several times as long on CPU.
-    place = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-    found = x == jnp.where(is_low, low, top)[..., None]
-    first = jnp.where(found, place, half).min(-1)
+    index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
+    is_extreme = x == jnp.where(is_low, low, top)[..., None]
+    nearest = jnp.where(is_extreme, index, half).min(-1)
     # The other ends count on after the first ones, as in [x, -x].
-    return jnp.where(is_low, half + first, first)
+    return jnp.where(is_low, half + nearest, nearest)

@@ -30,7 +30,7 @@ _STATIC = {"static": True}
 class ChosenLabels:
     """Labels that are `base` but for a few others (see `labels.choose`)."""
 
-    places: tuple[Array, ...] = ()
+    masks: tuple[Array, ...] = ()
     values: tuple[int, ...] = dataclasses.field(default=(), metadata=_STATIC)
     base: label_ops.Distance | label_ops.Constant | None = dataclasses.field(
         default=None, metadata=_STATIC
@@ -47,11 +47,11 @@ class ChosenLabels:
             return self.base.logits(t), [t[..., v, None, :] for v in self.values]
 
         logits, chosen = blocking.materialised(rows, witness, t)
-        return label_ops.choose(logits, chosen, self.places)
+        return label_ops.choose(logits, chosen, self.masks)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
         return label_ops.choose_gradient(
-            block, self.base, self.values, self.places, num_labels
+            block, self.base, self.values, self.masks, num_labels
         )
 
 
@@ -121,13 +121,13 @@ class RulePairs:
       global_: global vectors, `[batch, g]`.
       radius: padding on each side; what the rules allow, or less for short inputs.
       rules: the rules.
-      place: of these long tokens in the whole sequence.
+      shard: of these long tokens in the whole sequence.
     """
 
     long: st.LongTokens
     keys: st.LongTokens
     global_: st.GlobalTokens
-    place: SequenceShard = dataclasses.field(metadata=_STATIC)
+    shard: SequenceShard = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
     rules: st.Rules = dataclasses.field(metadata=_STATIC)
 
@@ -138,7 +138,7 @@ class RulePairs:
         rules: st.Rules,
         radius: int,
         padded: int,
-        place: SequenceShard,
+        shard: SequenceShard,
     ):
         """Pads the long vectors to `radius + padded + radius` places."""
         n = structure.long_length
@@ -153,21 +153,21 @@ class RulePairs:
         long = long._replace(index=index)
         return cls(
             long=long,
-            keys=cls._keys(structure, long, radius, padded - n, place),
+            keys=cls._keys(structure, long, radius, padded - n, shard),
             global_=structure.global_tokens(),
-            place=place,
+            shard=shard,
             radius=radius,
             rules=rules,
         )
 
     @staticmethod
     def _keys(
-        structure, long: st.LongTokens, radius: int, tail: int, place: SequenceShard
+        structure, long: st.LongTokens, radius: int, tail: int, shard: SequenceShard
     ):
-        if place.axis_name is None:
+        if shard.axis_name is None:
             return long
         ids = [structure.long_example_ids, structure.long_segment_ids]
-        around = place.around([x for x in ids if x is not None], radius, -1)
+        around = shard.around([x for x in ids if x is not None], radius, -1)
         around = [blocking.pad_axis(x, -1, 0, tail) for x in around]
         segments = None if ids[1] is None else around[1]
         return long._replace(example_ids=around[0], segment_ids=segments)
@@ -218,7 +218,7 @@ class RulePairs:
             self.rules, st.as_columns(self.global_), st.as_rows(self.global_)
         )
         # All devices have the global keys: in the joint softmax they count once.
-        mask = self.place.once(mask)
+        mask = self.shard.once(mask)
         if label is None:
             return _heads(mask), None
         others = ()
@@ -254,15 +254,15 @@ class ExplicitPairs:
     Attributes:
       tensors: the structure, cut to `radius` and padded.
       real: `[1, radius + padded + radius]` bool, places that exist.
-      own: `[1, radius + padded + radius]` bool, places that are not a neighbour's.
-      place: of these long tokens in the whole sequence.
+      local: `[1, radius + padded + radius]` bool, places that are not a neighbour's.
+      shard: of these long tokens in the whole sequence.
       radius: as `RulePairs.radius`.
     """
 
     tensors: st.ExplicitStructure
     real: Array
-    own: Array
-    place: SequenceShard = dataclasses.field(metadata=_STATIC)
+    local: Array
+    shard: SequenceShard = dataclasses.field(metadata=_STATIC)
     radius: int = dataclasses.field(metadata=_STATIC)
 
     @classmethod
@@ -272,7 +272,7 @@ class ExplicitPairs:
         n: int,
         radius: int,
         padded: int,
-        place: SequenceShard,
+        shard: SequenceShard,
     ):
         """Cuts l2l tensors to `radius` and pads the long axes to `padded`."""
         after = padded - n
@@ -294,10 +294,10 @@ class ExplicitPairs:
         }
         index = jnp.arange(-radius, padded + radius)[None]
         # Place in the whole sequence, [1, radius + padded + radius].
-        whole = place.first(n) + index
-        real = (whole >= 0) & (whole < place.total(n))
-        own = real & (index >= 0) & (index < n)
-        return cls(st.ExplicitStructure(**tensors), real, own, place, radius)
+        whole = shard.first(n) + index
+        real = (whole >= 0) & (whole < shard.total(n))
+        local = real & (index >= 0) & (index < n)
+        return cls(st.ExplicitStructure(**tensors), real, local, shard, radius)
 
     def _piece(self, name: str, cut):
         """(mask, labels) of one piece; `cut` makes `[..., q, keys]` of a tensor."""
@@ -341,9 +341,9 @@ class ExplicitPairs:
     def g2g(self):
         """See `RulePairs.g2g`."""
         mask, labels = self._piece("g2g", lambda x: x)
-        if mask is None and self.place.axis_name is not None:
+        if mask is None and self.shard.axis_name is not None:
             mask = jnp.ones((1, 1, 1, 1), bool)
-        return None if mask is None else self.place.once(mask), labels
+        return None if mask is None else self.shard.once(mask), labels
 
     def g2l(self, start, size: int):
         """See `RulePairs.g2l`."""
@@ -351,6 +351,6 @@ class ExplicitPairs:
             "g2l", lambda x: blocking.slice_axis(x, start, size, -1)
         )
         # A neighbour's places are read by the global queries on the neighbour's device.
-        own = blocking.slice_axis(self.own, start + self.radius, size, -1)
-        own = own[:, None, :, None]
-        return own if mask is None else mask & own, labels
+        local = blocking.slice_axis(self.local, start + self.radius, size, -1)
+        local = local[:, None, :, None]
+        return local if mask is None else mask & local, labels

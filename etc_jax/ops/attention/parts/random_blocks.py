@@ -54,8 +54,8 @@ def draw(
             f"length is {length}; expected a multiple of {block_size}, over "
             f"{(_SEEN + 2 * num_random) * block_size} and up to {max_length}"
         )
-    made = np.zeros((num_layers, num_heads, blocks - 2, num_random), np.int32)
-    for layer, of_heads in enumerate(made):
+    drawn_blocks = np.zeros((num_layers, num_heads, blocks - 2, num_random), np.int32)
+    for layer, of_heads in enumerate(drawn_blocks):
         rng = np.random.RandomState(layer)
         if length in _LENGTHS:
             for rows in of_heads:
@@ -65,8 +65,8 @@ def draw(
         else:
             _of_other_lengths(rng, of_heads, blocks, num_random)
     # All callers share what the cache holds.
-    made.flags.writeable = False
-    return made
+    drawn_blocks.flags.writeable = False
+    return drawn_blocks
 
 
 def _of_the_paper(rng, blocks: int, block_size: int, num_random: int) -> np.ndarray:
@@ -119,14 +119,16 @@ def draw_after_globals(
     Returns:
       int32 `[num_layers, num_heads, num_blocks, num_random]`, not to be written to.
     """
-    made = np.full((num_layers, num_heads, num_blocks, num_random), -1, np.int32)
+    drawn_blocks = np.full(
+        (num_layers, num_heads, num_blocks, num_random), -1, np.int32
+    )
     blocks = np.arange(num_blocks)
-    for layer, of_heads in enumerate(made):
+    for layer, of_heads in enumerate(drawn_blocks):
         rng = np.random.RandomState(layer)
         for rows in of_heads:
             for block, row in enumerate(rows):
                 far = blocks[np.abs(blocks - block) > 1]
                 drawn = rng.permutation(far)[:num_random]
                 row[: len(drawn)] = drawn
-    made.flags.writeable = False
-    return made
+    drawn_blocks.flags.writeable = False
+    return drawn_blocks

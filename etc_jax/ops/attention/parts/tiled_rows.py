@@ -172,11 +172,11 @@ def _forward(options, query, key, value, tokens):
             output, lse = finish(acc, weights.sum(-1), top)
             return output.astype(query.dtype), lse
 
-        found = jax.lax.map(of_part, (rows[0], parts))
-        return tuple(_whole(x, 1) for x in found)
+        parts_out = jax.lax.map(of_part, (rows[0], parts))
+        return tuple(_whole(x, 1) for x in parts_out)
 
-    found = _each_tile(options, of_heads, [query], [key, value], tokens)
-    return tuple(x.reshape(*query.shape[:2], *x.shape[2:]) for x in found)
+    results = _each_tile(options, of_heads, [query], [key, value], tokens)
+    return tuple(x.reshape(*query.shape[:2], *x.shape[2:]) for x in results)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -235,11 +235,11 @@ def _vjp_backward(options, saved, d_output):
         return (_whole(d_query, 1), *sums)
 
     rows = [query, d_output, lse, delta]
-    found = _each_tile(options, of_heads, rows, [key, value], tokens)
+    gradients_by_tile = _each_tile(options, of_heads, rows, [key, value], tokens)
     inputs = query, key, value
     gradients = (
         x.reshape(of.shape).astype(of.dtype)
-        for x, of in zip(found, inputs, strict=True)
+        for x, of in zip(gradients_by_tile, inputs, strict=True)
     )
     return (*gradients, None)
 
