@@ -50,7 +50,7 @@ class GenerationSizes:
     """What is read and written.
 
     Attributes:
-      model: a name of `encoder_decoder_sizes.SIZES`.
+      model: a name of `models.encoder_decoder.sizes.SIZES`.
       length: tokens of each input.
       batch_size: inputs.
       num_beams: of the search.

@@ -48,7 +48,7 @@ class StepSizes:
     """One pair of texts.
 
     Attributes:
-      model: a name of `encoder_decoder_sizes.SIZES`.
+      model: a name of `models.encoder_decoder.sizes.SIZES`.
       length: tokens of the input.
       target_length: tokens of the target.
       num_layers: of each side; 0: those of the model.

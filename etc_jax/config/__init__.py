@@ -2,8 +2,8 @@
 
 A config file starts from `default_config()` (an `ml_collections.ConfigDict` made of
 the dataclasses' defaults), and `from_config_dict` turns it into a `Config`. A section
-(config_sections.py) says what is wrong with its own values in `problems()`; rules
-between sections are in config_checks.py.
+(sections.py) says what is wrong with its own values in `problems()`; rules between
+sections are in checks.py.
 """
 
 import dataclasses

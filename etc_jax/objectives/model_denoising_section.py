@@ -46,7 +46,7 @@ class ModelDenoisingConfig(MissingTextConfig):
 
     @classmethod
     def sections_by_name(cls, values: Mapping[str, Any]) -> dict[str, type]:
-        """See `config_fields.build`; {} where the family is none."""
+        """See `config.fields.build`; {} where the family is none."""
         family = values.get("generator_family", cls.generator_family)
         known = isinstance(family, str) and not list(registered("model_config", family))
         return {"generator": registry.lookup("model_config", family)} if known else {}

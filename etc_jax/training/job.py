@@ -15,7 +15,7 @@ LossFn = Callable[[Params, Batch, jax.Array, bool], Sums]
 # `Job.loss_weights` of a loss that is one mean.
 MEAN_LOSS: Mapping[str, float] = types.MappingProxyType({"loss": 1.0})
 
-# Top level of the parameters of helper models, by name (`config_sections.Helper`).
+# Top level of the parameters of helper models, by name (`config.sections.Helper`).
 # What reads a run to start another one, to convert it or to write with it leaves these
 # out.
 HELPERS = "helpers"

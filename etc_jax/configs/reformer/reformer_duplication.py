@@ -33,6 +33,7 @@ from etc_jax import config as config_lib
 from etc_jax.models.reformer import body as reformer
 
 ROUNDS = {"lsh1": 1, "lsh2": 2, "lsh4": 4}
+SHORT = {"lsh_chunk_length": 16, "num_buckets": (32,), "embed_dim": 64, "mlp_dim": 64}
 
 
 def get_config(arg: str = ""):
@@ -46,8 +47,7 @@ def get_config(arg: str = ""):
     length = 256 if "short" in chosen else 1024
     sizes = {"max_length": length, "num_hashes": ROUNDS.get(attention, 1)}
     if "short" in chosen:
-        sizes |= {"lsh_chunk_length": 16, "num_buckets": (32,)}
-        sizes |= {"embed_dim": 64, "mlp_dim": 64}
+        sizes |= SHORT
     if "gin2019" in chosen:
         length = 4096
         sizes = {"max_length": length, "num_hashes": 8, "num_buckets": (8, 16)}

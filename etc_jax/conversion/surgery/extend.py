@@ -78,7 +78,7 @@ def extend(
     """A long model that begins with the weights of a shorter one.
 
     Args:
-      params: of a model of `models.encoder`, `models.encoder_heads` or
+      params: of a model of `models.encoder`, `models.encoder.heads` or
         `models.encoder_decoder`.
       config: of that model.
       asked: what is made of it.

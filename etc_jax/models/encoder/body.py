@@ -1,6 +1,6 @@
 """BERT, RoBERTa, Longformer, BigBird: encoders of one sequence; masked tokens.
 
-Their other heads are in `models.encoder_heads`.
+Their other heads are in `models.encoder.heads`.
 """
 
 import functools

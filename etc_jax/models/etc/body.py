@@ -81,7 +81,7 @@ def _lsh(config: EtcConfig, deterministic: bool, name: str):
     return FlatAttention(lambda name: attention(name=name), name=name)
 
 
-# What makes the attention of each of `etc_config.KINDS`.
+# What makes the attention of each of `config.KINDS`.
 _ATTENTIONS = {"global_local": _global_local, "lsh": _lsh}
 
 

@@ -1,6 +1,6 @@
 """Reformer as an encoder-decoder, token by token: the input is encoded once.
 
-Each token sees what it would see if the target ended with it; `reformer_decoding` says
+Each token sees what it would see if the target ended with it; `reformer.decoding` says
 where that is what one forward pass over the target shows it. Beams of one input share
 the keys and values of cross-attention, and copy the rows of self-attention.
 """

@@ -177,7 +177,7 @@ def learner_of(task: Task, model: Any = None) -> type[Learner]:
 
     Args:
       task: the data set.
-      model: config of the model; None: see `config_kinds.learner_of`.
+      model: config of the model; None: see `config.kinds.learner_of`.
 
     Raises:
       ValueError: if nothing does.

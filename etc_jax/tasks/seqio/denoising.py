@@ -180,7 +180,7 @@ def register_denoising(
 
     Args:
       name: letters, digits, "_", "." and ":".
-      caches: split -> cache, such as `seqio_export.export` writes; all of one
+      caches: split -> cache, such as `export.export` writes; all of one
         tokenizer, which has sentinels if `task` is of spans.
       task: what is missing.
       input_length: longest input, with its last token; windows are as long.

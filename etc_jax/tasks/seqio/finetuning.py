@@ -17,10 +17,10 @@
         compute_metrics=True, model_fns=model_fns(outputs_fn, batch_size=8)
     )
 
-What an example holds, and how a batch for a model is made of some, is in
-`seqio_windows`. An iterator that is not closed (see `seqio_tensorflow`) can keep the
-process from ending. Tasks of one data set, tokenizer and size can be mixed:
-`seqio.MixtureRegistry.add(..., sample_fn=seqio_pretraining.apportion)`.
+What an example holds, and how a batch for a model is made of some, is in `windows.py`.
+An iterator that is not closed (see `tensorflow.py`) can keep the process from ending.
+Tasks of one data set, tokenizer and size can be mixed:
+`seqio.MixtureRegistry.add(..., sample_fn=pretraining.apportion)`.
 
 Our own training reads the cache of `etc-jax prepare` instead, which makes inputs once
 and goes on from a step number.
@@ -157,7 +157,7 @@ def model_fns(
     """What `seqio.Evaluator.evaluate` takes as `model_fns`, of a model's outputs.
 
     Args:
-      outputs_fn: batch (see `seqio_windows.model_batch`) -> the outputs of the model
+      outputs_fn: batch (see `windows.model_batch`) -> the outputs of the model
         of this data set in `etc_jax.objectives.learners.finetuning`.
       batch_size: examples of a batch; the last one may have fewer.
     """

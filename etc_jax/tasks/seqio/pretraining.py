@@ -6,8 +6,8 @@
     register_mixture({"wikipedia": 0.6, "pg19": 0.3, "notes": 0.1})
 
 Nothing is registered by importing this file: a Task needs a tokenizer. What to do with
-the names is in `seqio_streaming` (documents), `seqio_batches` (batches on the fly) and
-`seqio_export` (token caches).
+the names is in `streaming.py` (documents), `batches.py` (batches on the fly) and
+`export.py` (token caches).
 """
 
 from __future__ import annotations
@@ -154,10 +154,10 @@ def register_files(
 def register_mixture(rates: Mapping[str, float], *, name: str = MIXTURE) -> None:
     """Registers a Mixture of Tasks, in place of an earlier one of that name.
 
-    Tasks are those of documents, or those of `seqio_denoising`. Rates of the first are
+    Tasks are those of documents, or those of `denoising.py`. Rates of the first are
     shares of documents, and documents differ: a book of PG-19 is as long as a hundred
     articles. The exported caches are mixed by windows of equal length instead
-    (`etc_jax.data.mixture`), and so are the Tasks of `seqio_denoising`.
+    (`etc_jax.data.mixture`), and so are the Tasks of `denoising.py`.
 
     Args:
       rates: registered Task -> weight; only ratios count.

@@ -7,7 +7,7 @@
 
 The state is that of the tf.data iterator: megabytes a host (it holds the shuffle
 buffer), where a token cache read by index needs a step number. Prefer the cache, see
-`seqio_export`; stream what is too large to be stored twice.
+`export.py`; stream what is too large to be stored twice.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The state is copied from the devices while the caller waits; everything else is done
 in the background: Orbax writes and commits, and then process 0 lists the files
-(checkpoint_folder.py). No collective of the devices runs in the background. How a save
+(folder.py). No collective of the devices runs in the background. How a save
 went is agreed upon at the next call of `save` or `close`.
 """
 

@@ -30,7 +30,7 @@ FOLDER = "checkpoints"
 _LAST = "last_checkpoint.json"
 _ASIDE = "bad_checkpoints"
 _DOOMED = ".deleting"
-# Where checkpoint_orbax.py has the JSON put.
+# Where orbax_io.py has the JSON put.
 DATA_ITEM, DATA_FILE = "data", "metadata"
 
 

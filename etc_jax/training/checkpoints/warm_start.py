@@ -1,6 +1,6 @@
 """A run that begins with the parameters of another: `checkpoint.init_from`.
 
-So do helper models (`config_sections.Helper`), each with a folder of its own.
+So do helper models (`config.sections.Helper`), each with a folder of its own.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class _Start(NamedTuple):
       model: its config.
       below: what the paths of its parameters begin with in the run.
       only, partial, changes: see `checkpoint.init_from_only` and so on.
-      unread: see `config_sections.Helper`.
+      unread: see `config.sections.Helper`.
     """
 
     field: str
