@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks import beside_transformers
-from benchmarks.harness import Side
+from benchmarks.kit import beside_transformers
+from benchmarks.kit.harness import Side
 
 
 @dataclasses.dataclass

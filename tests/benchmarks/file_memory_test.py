@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from benchmarks import long_files, predict_memory
-from benchmarks.memory import ROOT
+from benchmarks.data import long_files
+from benchmarks.kit.memory import ROOT
+from benchmarks.memory import predict_memory
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.prediction import answer_parts, runner
 from etc_jax.prediction.model_files import open_model
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 def measured(module, folder, *argv):
     """(what a command finds, what it prints), in a process of its own."""
     out = folder / "memory.json"
-    command = [sys.executable, "-m", f"benchmarks.{module}", f"--out={out}", *argv]
+    command = [sys.executable, "-m", "benchmarks", module, f"--out={out}", *argv]
     # Not on the devices of the tests, which are eight on one core.
     env = {k: x for k, x in os.environ.items() if k != "XLA_FLAGS"}
     how = {"cwd": ROOT, "env": env, "check": True, "capture_output": True}

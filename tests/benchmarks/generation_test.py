@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import generation
-from benchmarks.generation import GenerationSizes
-from benchmarks.harness import WrongSideError, check
+from benchmarks.kit.harness import WrongSideError, check
+from benchmarks.speed import generation
+from benchmarks.speed.generation import GenerationSizes
 
 pytestmark = pytest.mark.torch
 

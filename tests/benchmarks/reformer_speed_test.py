@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import memory, reformer_sides, reformer_speed
-from benchmarks.harness import WrongSideError
-from benchmarks.reformer_sides import JaxLm, LmSizes
+from benchmarks.kit import memory
+from benchmarks.kit.harness import WrongSideError
+from benchmarks.speed import reformer_sides, reformer_speed
+from benchmarks.speed.reformer_sides import JaxLm, LmSizes
 
 TINY = LmSizes(
     length=64, embed_dim=16, num_heads=2, mlp_dim=24, num_layers=4, chunk_length=8

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from benchmarks import seq2seq_step
-from benchmarks.harness import WrongSideError
-from benchmarks.seq2seq_step import StepSizes
+from benchmarks.kit.harness import WrongSideError
+from benchmarks.speed import seq2seq_step
+from benchmarks.speed.seq2seq_step import StepSizes
 
 # It has another name from transformers 5.24 on.
 _WARNING = "ignore:.*gradient_checkpointing_enable:FutureWarning"
