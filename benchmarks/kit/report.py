@@ -174,10 +174,10 @@ def add_numbers(
         options.add_argument(f"--{name}", type=int, default=default)
 
 
-def defaults_of(sizes: type, *without: str) -> dict[str, int]:
-    """{name: default} of a dataclass of whole numbers, but for some fields."""
+def defaults_of(sizes: type) -> dict[str, int]:
+    """{name: default} of the fields of a dataclass that have a whole number as one."""
     fields = dataclasses.fields(sizes)
-    return {f.name: f.default for f in fields if f.name not in without}
+    return {f.name: f.default for f in fields if isinstance(f.default, int)}
 
 
 def chosen(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:

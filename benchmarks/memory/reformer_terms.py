@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kit import harness, report
+from benchmarks.kit.compiled import Compiled
 from benchmarks.kit.harness import Side
 from benchmarks.speed.reformer_parts import (
     AttentionSizes,
@@ -21,7 +22,6 @@ from benchmarks.speed.reformer_parts import (
     model_step,
     small_config,
 )
-from benchmarks.speed.sides_jax import Compiled
 from etc_jax.models.reformer.body import ReformerConfig
 
 # By how much a measured exponent may be above a bound: parts of a step that the tables

@@ -26,11 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.kit import harness, report
+from benchmarks.kit.compiled import Compiled, with_gradient
 from benchmarks.kit.harness import Side
 from benchmarks.kit.memory import MIB
 from benchmarks.speed import layer_sides, problem, sides_jax
 from benchmarks.speed.problem import Sizes
-from benchmarks.speed.sides_jax import Compiled, joined, split
+from benchmarks.speed.sides_jax import joined, split
 from etc_jax.base.types import Pieces, Rows
 from etc_jax.ops.attention import global_local
 
@@ -98,7 +99,7 @@ def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str):
         implementation = "dense" if name == "etc_dense" else "xla"
         forward = functools.partial(own, rules=rules, implementation=implementation)
         args = (tables, tuple(split(x, g) for x in qkv), structure)
-    run = sides_jax.with_gradient(forward) if gradient else forward
+    run = with_gradient(forward) if gradient else forward
     return Compiled.make(run, *args), functools.partial(arrays, gradient=gradient)
 
 

@@ -3,28 +3,25 @@
     python -m benchmarks generation --out=generation.json
     python -m benchmarks generation --models=led_base --lengths=16384
 
-Texts for a batch of inputs by beam search, the same weights and tokens, float32, the
-same CPU and number of threads; no text ends before the last token. "In all" reads the
-inputs and writes; "decoding" is given what the encoder makes of them. The first token
-is global for LED. Sides run in turn in one process; memory is measured in a process
-for each. Before anything is timed, the scores of all texts are compared. Where a call
+Texts for a batch of inputs by beam search; no text ends before the last token. "In all"
+reads the inputs and writes; "decoding" is given what the encoder makes of them. The
+first token is global for LED. The scores of all texts are compared first. Where a call
 takes minutes, --rounds=0 times one "in all" in the process that measures memory, and
 compares nothing. A busy machine is refused (exit code 3); exit code 1 if a floor fails.
 """
 
-import argparse
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.kit import beside_transformers, report
-from benchmarks.kit.harness import Floor, Side, WrongSideError
-from benchmarks.speed.seq2seq_step import random_params
+from benchmarks.kit import beside, report
+from benchmarks.kit.beside import Peers
+from benchmarks.kit.harness import Side, WrongSideError
+from benchmarks.speed.seq2seq_step import random_weights, with_layers
 from etc_jax.base import registry
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
@@ -33,15 +30,12 @@ from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 from etc_jax.models.encoder_decoder.sizes import SIZES
 
 LENGTHS = {"bart_base": 1024, "led_base": 4096, "long_t5_tglobal_base": 4096}
-# How many times the time of this library: (in all, decoding alone; None: no floor).
+# How many times the time of this library; no floor for other models and parts.
 FASTER = {
-    "bart_base": (1.2, 2.0),
-    "led_base": (2.0, None),
-    "long_t5_tglobal_base": (1.5, None),
+    "bart_base": {"in all": 1.2, "decoding": 2.0},
+    "led_base": {"in all": 2.0},
+    "long_t5_tglobal_base": {"in all": 1.5},
 }
-SMALLER = 0.7
-# Of scores, each a mean log probability of a text's tokens.
-TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +43,8 @@ class GenerationSizes:
     """What is read and written.
 
     Attributes:
-      model: a name of `encoder_decoder_sizes.SIZES`.
-      length: tokens of each input.
+      model: a name of `encoder_decoder.sizes.SIZES`.
+      length: tokens of each input; 0: see `LENGTHS`.
       batch_size: inputs.
       num_beams: of the search.
       max_tokens: of each text.
@@ -66,15 +60,14 @@ class GenerationSizes:
     num_layers: int = 0
     seed: int = 0
 
+    def __post_init__(self):
+        if not self.length:
+            object.__setattr__(self, "length", LENGTHS.get(self.model, 1024))
+
     @property
     def config(self) -> EncoderDecoderConfig:
         """The model."""
-        config = SIZES[self.model]
-        if not self.num_layers:
-            return config
-        return dataclasses.replace(
-            config, num_layers=self.num_layers, num_decoder_layers=self.num_layers
-        )
+        return with_layers(SIZES[self.model], self.num_layers)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -95,7 +88,7 @@ class JaxWriter:
         config = sizes.config
         family = registry.name_of("model_config", type(config))
         self._decoder = decoding.decoder_of(family, config)
-        self._params = jax.tree.map(jnp.asarray, random_params(config, sizes.seed))
+        self._params = jax.tree.map(jnp.asarray, random_weights(config, sizes.seed))
         self._tokens = sizes.tokens
         self._index = None
         if config.has_globals:
@@ -147,11 +140,11 @@ class TransformersWriter:
         import torch
 
         config = sizes.config
-        params = random_params(config, sizes.seed)
-        self._model = beside_transformers.load(params, config).eval()
+        params = random_weights(config, sizes.seed)
+        self._model = beside.load(params, config).eval()
         self._tokens = torch.from_numpy(sizes.tokens).long()
         self._mask = torch.ones_like(self._tokens)
-        self._globals = beside_transformers.global_mask(config, self._tokens)
+        self._globals = beside.global_mask(config, self._tokens)
         self._options = {
             "num_beams": sizes.num_beams,
             "max_new_tokens": sizes.max_tokens,
@@ -205,12 +198,7 @@ class TransformersWriter:
 _KINDS = {"etc_jax": JaxWriter, "transformers": TransformersWriter}
 
 
-def build_run(name: str, sizes: dict[str, Any]):
-    """Builder for `memory.measure`: what one side does in all."""
-    return _KINDS[name](GenerationSizes(**sizes)).run
-
-
-def make_sides(sizes: GenerationSizes) -> tuple[list[Side], list[Side]]:
+def parts(sizes: GenerationSizes) -> beside.Parts:
     """Sides that read and write, and sides that only write.
 
     The scores of the two libraries are compared, and what a side writes in both ways.
@@ -232,63 +220,23 @@ def make_sides(sizes: GenerationSizes) -> tuple[list[Side], list[Side]]:
         )
         for name, side in sides.items()
     ]
-    return in_all, alone
+    return {"in all": in_all, "decoding": alone}, {}
 
 
-def measure(
-    args: argparse.Namespace, sizes: GenerationSizes
-) -> tuple[dict[str, Any], list[Floor]]:
-    """Times and memory of one model at one length, printed; (for JSON, floors)."""
-    what = (
-        f"{sizes.model}, {sizes.batch_size} inputs of {sizes.length} tokens, "
-        f"{sizes.num_beams} beams, {sizes.max_tokens} tokens"
-    )
-    rows, floors = {}, []
-    limits = FASTER.get(sizes.model, (None, None))
-    parts = ("in all", "decoding")
-    made = make_sides(sizes) if args.rounds else ()
-    for part, sides, faster in zip(parts, made, limits, strict=bool(made)):
-        rows[part], floor = beside_transformers.times(
-            f"{what}, {part}",
-            sides,
-            rounds=args.rounds,
-            tolerance=TOLERANCE,
-            faster=faster or 0.0,
-        )
-        floors += [floor] if faster else []
-        # Before memory is measured.
-        del sides
-    del made
-    peaks, more = beside_transformers.peaks(
-        what,
-        "benchmarks.speed.generation:build_run",
-        sizes,
-        smaller=SMALLER,
-        faster=None if args.rounds else limits[0] or 0.0,
-    )
-    metrics = {"sizes": dataclasses.asdict(sizes), "rows": rows, "memory": peaks}
-    return metrics, [*floors, *more]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; returns the exit code."""
-    options = report.timing_parser("generation", __doc__, rounds=3)
-    numbers = report.defaults_of(GenerationSizes, "model", "length")
-    report.add_numbers(options, numbers)
-    options.add_argument("--models", type=report.names(SIZES), default=tuple(LENGTHS))
-    options.add_argument(
-        "--lengths",
-        type=report.integers,
-        help="of inputs, of every model; by default "
-        + ", ".join(f"{n} of {name}" for name, n in LENGTHS.items()),
-    )
-    args = options.parse_args(argv)
-    common = report.chosen(args, numbers)
-    at = [
-        GenerationSizes(model, length, **common)
-        for model in args.models
-        for length in args.lengths or (LENGTHS.get(model, 1024),)
-    ]
-    shapes = common | {"at": [(sizes.model, sizes.length) for sizes in at]}
-    measure_at = functools.partial(measure, args)
-    return beside_transformers.run(options, args, at, measure_at, shapes)
+PEERS = Peers(
+    __name__,
+    __doc__,
+    GenerationSizes,
+    _KINDS,
+    parts,
+    what=lambda s: (
+        f"{s.model}, {s.batch_size} inputs of {s.length} tokens, {s.num_beams} beams, "
+        f"{s.max_tokens} tokens"
+    ),
+    faster=lambda sizes, part, _: FASTER.get(sizes.model, {}).get(part),
+    axes={
+        "models": (report.names(SIZES), tuple(LENGTHS)),
+        "lengths": (report.integers, (0,)),
+    },
+)
+main = PEERS.main

@@ -115,7 +115,7 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """The command line; field names of `Sizes` are options."""
     made = report.timing_parser("layer", __doc__, rounds=20)
-    report.add_numbers(made, dict.fromkeys(report.defaults_of(Sizes, "dtype")))
+    report.add_numbers(made, dict.fromkeys(report.defaults_of(Sizes)))
     add = made.add_argument
     add("--dtype", choices=tuple(TOLERANCES), default=Sizes.dtype)
     add("--platform", default="cpu", help="of jax: cpu, cuda or tpu")
@@ -142,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["JAX_PLATFORMS"] = args.platform
     # A GPU's memory is for PyTorch as well.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    given = report.chosen(args, report.defaults_of(Sizes))
+    given = report.chosen(args, [*report.defaults_of(Sizes), "dtype"])
     if args.scaling:
         given.setdefault("global_length", SCALING_GLOBALS)
         given.setdefault("long_length", min(args.lengths))

@@ -67,7 +67,7 @@ def build(
 def build_jax(
     name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None
 ) -> Any:
-    """Compiles one side in JAX, a `sides_jax.Compiled`.
+    """Compiles one side in JAX, a `compiled.Compiled`.
 
     Args:
       name: one of `JAX_SIDES`, or an oracle that is not timed: etc_dense_no_labels,
@@ -78,6 +78,7 @@ def build_jax(
     """
     import jax
 
+    from benchmarks.kit.compiled import Compiled, with_gradient
     from benchmarks.speed import sides_jax, sides_own
 
     if name.endswith(("_no_labels", "_full")) or name in sides_own.ENCODERS:
@@ -106,10 +107,10 @@ def build_jax(
         own = {"rules": rules, "sizes": sizes, "implementation": how}
         forward = functools.partial(sides_own.etc, **own)
         args = (weights, sides_jax.split(x, sizes.global_length), structure)
-    run = sides_jax.with_gradient(forward) if gradient else forward
+    run = with_gradient(forward) if gradient else forward
     # GPUs and TPUs round operands of 32 bits to fewer, if nothing else is said.
     with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
-        return sides_jax.Compiled.make(run, *args)
+        return Compiled.make(run, *args)
 
 
 def build_run(name: str, sizes: dict[str, int], gradient: bool):

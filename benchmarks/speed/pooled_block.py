@@ -4,34 +4,29 @@
     python -m benchmarks pooled_block --length=16384 --rounds=3
 
 Output and gradients of both attentions of a layer, from queries, keys and values of
-each; float32, the same CPU and number of threads. PyTorch has two renderings that were
-written for this: `scaled_dot_product_attention` of each block, and products and a
-softmax by einsum. Before anything is timed, outputs and gradients are compared; memory
-is measured in a process for each side. A busy machine is refused (exit code 3); exit
+each. PyTorch has two renderings that were written for this:
+`scaled_dot_product_attention` of each block, and products and a softmax by einsum.
+Outputs and gradients are compared first. A busy machine is refused (exit code 3); exit
 code 1 if a floor fails.
 """
 
-import argparse
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.kit import harness, machine, memory, report
-from benchmarks.kit.harness import Floor, Side
-from benchmarks.speed.sides_jax import Compiled
+from benchmarks.kit import beside
+from benchmarks.kit.beside import REFERENCE, Peers
+from benchmarks.kit.compiled import Compiled
+from benchmarks.kit.harness import Side
 from etc_jax.ops.attention import pooled_block
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
 
-REFERENCE = "etc_jax"
-# How many times the time of this library, and the share of its memory.
+# How many times the time of this library.
 FASTER = {"torch SDPA": 1.0, "torch einsum": 1.5}
-SMALLER = 0.7
-TOLERANCE = 1e-4
 _NAMES = ("query", "key", "value", "pool query", "pool key", "pool value")
 
 
@@ -83,11 +78,8 @@ class JaxSide:
 
         step = jax.grad(loss, has_aux=True)
         *rows, weight = sizes.arrays
-        self._step = Compiled.make(step, rows, weight)
-
-    def run(self) -> tuple[Any, Any]:
-        """(gradients, output)."""
-        return self._step.run()
+        # Of (gradients, output).
+        self.run = Compiled.make(step, rows, weight).run
 
     def arrays(self, found: tuple[Any, Any]) -> dict[str, np.ndarray]:
         """By name."""
@@ -107,7 +99,7 @@ class TorchSide:
     def __init__(self, sizes: OpSizes, einsum: bool):
         import torch
 
-        torch.set_num_threads(machine.num_threads())
+        beside.start_torch()
         self._sizes, self._einsum = sizes, einsum
         *rows, weight = map(torch.from_numpy, sizes.arrays)
         self._rows = [x.requires_grad_() for x in rows]
@@ -164,55 +156,27 @@ _SIDES = {
 }
 
 
-def build_run(name: str, sizes: dict[str, int]):
-    """Builder for `memory.measure`: what one side does."""
-    return _SIDES[name](OpSizes(**sizes)).run
-
-
-def measure(
-    args: argparse.Namespace, sizes: OpSizes
-) -> tuple[dict[str, Any], list[Floor]]:
-    """Times and memory, printed; (for JSON, floors)."""
+def parts(sizes: OpSizes) -> beside.Parts:
+    """All sides; what this library computes is what the others are compared with."""
     made = {name: make(sizes) for name, make in _SIDES.items()}
     own = made[REFERENCE]
     want = own.arrays(own.run())
-    sides = [
-        Side(name, side.run, side.arrays, None if side is own else lambda: want)
-        for name, side in made.items()
-    ]
-    timings = harness.compare(
-        sides, reference=REFERENCE, rounds=args.rounds, tolerance=TOLERANCE
-    )
-    print(report.times_table(timings, REFERENCE), flush=True)
-    del made, own, sides
-    given = dataclasses.asdict(sizes)
-    peaks = {
-        name: memory.measure(
-            "benchmarks.speed.pooled_block:build_run", {"name": name, "sizes": given}
-        )
-        for name in _SIDES
-    }
-    print(report.memory_table(peaks, REFERENCE), flush=True)
-    ratios = {t.name: t.ratio for t in timings}
-    floors = []
-    for name, faster in FASTER.items():
-        what = f"times faster than {name}"
-        floors.append(Floor(what, ratios[name], faster, at_most=False))
-        share = peaks[REFERENCE]["peak_bytes"] / peaks[name]["peak_bytes"]
-        floors.append(Floor(f"memory beside {name}", share, SMALLER, at_most=True))
-    return {"rows": report.timing_rows(timings), "memory": peaks}, floors
+    return {
+        "output and gradients": [
+            Side(name, side.run, side.arrays, None if side is own else lambda: want)
+            for name, side in made.items()
+        ]
+    }, {}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; returns the exit code. Fields of `OpSizes` are options."""
-    options = report.timing_parser("pooled_block", __doc__, rounds=5)
-    numbers = report.defaults_of(OpSizes)
-    report.add_numbers(options, numbers)
-    args = options.parse_args(argv)
-    sizes = OpSizes(**report.chosen(args, numbers))
-    return report.run_quiet(
-        options,
-        args,
-        functools.partial(measure, args, sizes),
-        shapes=dataclasses.asdict(sizes),
-    )
+PEERS = Peers(
+    __name__,
+    __doc__,
+    OpSizes,
+    _SIDES,
+    parts,
+    what=lambda sizes: f"{sizes.length} tokens in blocks of {sizes.block}",
+    faster=lambda sizes, part, peer: FASTER[peer],
+    rounds=5,
+)
+main = PEERS.main

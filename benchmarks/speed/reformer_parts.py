@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from benchmarks.speed.sides_jax import Compiled, with_gradient
+from benchmarks.kit.compiled import Compiled, random_params, with_gradient
 from etc_jax.conversion.families import reformer
 from etc_jax.layers.chunked_attention import ChunkedAttention, LshAttention, Sequence
 from etc_jax.models.reformer.body import ReformerConfig, ReformerLm
@@ -17,7 +17,6 @@ from etc_jax.ops.attention import lsh
 from etc_jax.training.preflight import device_memory
 
 KINDS = ("lsh", "full")
-_STDDEV = 0.02
 
 
 class FullAttention(ChunkedAttention):
@@ -70,7 +69,7 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
     """Forward and backward pass of one layer, compiled.
 
     Its run gives (output, (gradients of the weights, of the input)) of the sum of
-    squares of the output, as `sides_jax.with_gradient`.
+    squares of the output, as `compiled.with_gradient`.
 
     Args:
       sizes: of the layer; the buckets are about two for each chunk.
@@ -130,16 +129,9 @@ def small_config(*, chunk_length: int, **fields: Any) -> ReformerConfig:
     return ReformerConfig(**given | fields)
 
 
-def random_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:
-    """Parameters of `ReformerLm`, numpy: normal numbers, norms' scales around 1."""
-    rng = np.random.default_rng(seed)
-
-    def draw(path, x):
-        values = _STDDEV * rng.standard_normal(x.shape, np.float32)
-        return values + (path[-1].key == "scale")
-
-    abstract = reformer.shapes(config)
-    params = jax.tree_util.tree_map_with_path(draw, abstract)
+def random_lm_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:
+    """Parameters of `ReformerLm`, numpy."""
+    params = random_params(reformer.shapes(config), seed)
     # transformers 5 keeps this bias and does not add it.
     params["logits"]["bias"] = np.zeros_like(params["logits"]["bias"])
     return params
@@ -174,7 +166,7 @@ def model_step(config: ReformerConfig, *, batch: int, length: int) -> Compiled:
     """Loss and gradients of a language model, compiled."""
     step = jax.value_and_grad(lm_loss(config))
     return Compiled.make(
-        step, random_params(config), random_tokens(config, batch, length)
+        step, random_lm_params(config), random_tokens(config, batch, length)
     )
 
 

@@ -1,6 +1,5 @@
 """Sides on jax.nn, and what all sides in JAX share: structure, biases, compiling."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -179,49 +178,6 @@ def given_bias_layer(weights, x: Array, bias: Array, *, num_heads):
     """The layer with `jax.nn.dot_product_attention` and a bias that is an input."""
     attend = functools.partial(jax.nn.dot_product_attention, bias=bias)
     return layer(weights, x, num_heads, attend)
-
-
-def with_gradient(forward: Callable) -> Callable:
-    """`(output, (weights' gradient, inputs' gradient))` of the sum of squares."""
-
-    def loss(weights, streams, *rest):
-        output = forward(weights, streams, *rest)
-        leaves = [x.astype(jnp.float32) for x in jax.tree.leaves(output)]
-        total = sum(jnp.sum(jnp.square(x)) for x in leaves)
-        return total, output
-
-    def run(*args):
-        (_, output), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(*args)
-        return output, gradients
-
-    return run
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """A compiled function and its arguments.
-
-    Attributes:
-      temp_bytes: XLA's own count of temporary memory.
-      peak_bytes: XLA's own count of that and of what comes out.
-    """
-
-    call: Callable
-    args: tuple
-    temp_bytes: int
-    peak_bytes: int
-
-    @classmethod
-    def make(cls, fn: Callable, *args) -> "Compiled":
-        args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
-        call = jax.jit(fn).lower(*args).compile()
-        memory = call.memory_analysis()
-        temp = memory.temp_size_in_bytes
-        return cls(call, args, temp, temp + memory.output_size_in_bytes)
-
-    def run(self):
-        """One call, waited for."""
-        return jax.block_until_ready(self.call(*self.args))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kit import report, scaling
+from benchmarks.kit.compiled import Compiled
 from benchmarks.kit.harness import Floor, Side
-from benchmarks.speed.seq2seq_step import random_params
-from benchmarks.speed.sides_jax import Compiled
+from benchmarks.speed.seq2seq_step import random_weights
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.sizes import SIZES
 from etc_jax.models.sled.config import SledConfig
@@ -68,7 +68,7 @@ def encoder(sizes: SledSizes, length: int) -> tuple[Compiled, int]:
     def encode(params, tokens):
         return model.apply({"params": params}, tokens, method="encode").rows
 
-    params = random_params(config, sizes.seed)
+    params = random_weights(config, sizes.seed)
     return Compiled.make(encode, params, tokens), 4 * config.embed_dim
 
 
