@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import machine
+from benchmarks.kit import machine
 from etc_jax.training.errors import PREEMPTED
 from launch.quickstart_pictures import CURVES, QUESTIONS_CURVES, STRUCTURE
 from launch.quickstart_questions import COUNTS, RUNS, SHOWN, Questions

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stand_ins import TINY_BERT, Trained
 
-from benchmarks import finetuning_runs
+from benchmarks.kit import finetuning_runs
 from etc_jax.cli import convert
 from etc_jax.training.errors import RunError
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from benchmarks import cpc_ablation
+from benchmarks.rows import cpc_ablation
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pathlib
 import pytest
 from stand_ins import differing
 
-from benchmarks import distractor_items, distractors
+from benchmarks.data import distractor_items
+from benchmarks.rows import distractors
 from etc_jax.tasks.squad.records import read
 
 # ml_collections loads config files in a way that Python announces to give up.

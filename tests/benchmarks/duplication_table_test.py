@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import duplication
+from benchmarks.rows import duplication
 
 TINY = [
     "--config.model.max_length=32",

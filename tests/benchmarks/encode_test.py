@@ -7,8 +7,8 @@ import hub_samples  # noqa: E402
 import pytest
 
 import etc_jax
-from benchmarks import encode
-from benchmarks.harness import WrongSideError
+from benchmarks.kit.harness import WrongSideError
+from benchmarks.speed import encode
 
 SIZES = encode.EncodeSizes(documents=5, shortest=8, longest=128, batch_size=2)
 

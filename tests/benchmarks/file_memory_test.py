@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from benchmarks import long_files, predict_memory
-from benchmarks.memory import ROOT
+from benchmarks.data import long_files
+from benchmarks.kit.memory import ROOT
+from benchmarks.memory import file_memory
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.prediction import answer_parts, runner
 from etc_jax.prediction.model_files import open_model
@@ -19,10 +20,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def measured(module, folder, *argv):
+def measured(folder, *argv):
     """(what a command finds, what it prints), in a process of its own."""
     out = folder / "memory.json"
-    command = [sys.executable, "-m", f"benchmarks.{module}", f"--out={out}", *argv]
+    command = [sys.executable, "-m", "benchmarks", "file_memory", f"--out={out}", *argv]
     # Not on the devices of the tests, which are eight on one core.
     env = {k: x for k, x in os.environ.items() if k != "XLA_FLAGS"}
     how = {"cwd": ROOT, "env": env, "check": True, "capture_output": True}
@@ -31,8 +32,8 @@ def measured(module, folder, *argv):
 
 
 def test_peaks_are_those_of_all_processes(tmp_path):
-    argv = ("--megabytes=0.2", "--workers=1")
-    got, text = measured("prepare_memory", tmp_path, *argv)
+    argv = ("--command=prepare", "--megabytes=0.2")
+    got, text = measured(tmp_path, *argv)
     peaks = got["peak_bytes"]
     # This one, a worker, and the helper that multiprocessing starts.
     assert len(peaks) == 3 and "self" in peaks
@@ -56,12 +57,12 @@ def test_the_windows_of_all_records_are_counted(articles):
     tokenizer = open_tokenizer(articles.tokenizer)
     counts = [len(nq.features(r, tokenizer)) for r in nq.read([articles.path])]
     assert len(counts) == articles.records > 4 and len(set(counts)) == 3
-    assert predict_memory.count_windows("natural_questions", articles) == sum(counts)
+    assert file_memory.count_windows("natural_questions", articles) == sum(counts)
 
 
 def test_the_model_is_one_that_predicts_at_the_lengths_of_the_paper(tmp_path):
     file = long_files.write("hotpotqa", tmp_path, 0.01)
-    predict_memory.random_model("hotpotqa", file.tokenizer, tmp_path / "model")
+    file_memory.random_model("hotpotqa", file.tokenizer, tmp_path / "model")
     model = open_model(tmp_path / "model")
     runner.check(model)
     assert model.lengths == (hotpotqa.SIZES.long_length, hotpotqa.SIZES.global_length)
@@ -72,7 +73,7 @@ FILE = long_files.LongFile("f", "t", records=80, text_bytes=1)
 
 
 def test_how_far_an_evaluation_is_are_its_parts(tmp_path):
-    work = predict_memory.Command("evaluate", tmp_path, FILE)
+    work = file_memory.Answering("evaluate", tmp_path, FILE)
     assert work.done_fn() == 0
     parts = answer_parts.Parts(work.out, [str(i) for i in range(80)], {})
     for part, share in ((1, 0.4), (0, 0.8)):
@@ -82,7 +83,7 @@ def test_how_far_an_evaluation_is_are_its_parts(tmp_path):
 
 
 def test_how_far_a_prediction_is_are_its_lines(tmp_path):
-    work = predict_memory.Command("predict", tmp_path, FILE)
+    work = file_memory.Answering("predict", tmp_path, FILE)
     work.out.write_text("")
     for lines, share in ((8, 0.1), (0, 0.1), (32, 0.5)):
         with open(work.out, "a") as printed:
@@ -100,7 +101,7 @@ def test_memory_of_preparing_does_not_grow_with_the_file(
     tmp_path, task, megabytes, more
 ):
     argv = (f"--task={task}", f"--megabytes={megabytes}", "--workers=2", *more)
-    got, _ = measured("prepare_memory", tmp_path, *argv)
+    got, _ = measured(tmp_path, "--command=prepare", *argv)
     assert got["growth"] < 0.1
     assert (got["bytes"] < got["text_bytes"] / 2) == bool(more)
 
@@ -114,7 +115,7 @@ def test_memory_of_answering_does_not_grow_with_the_file(
     tmp_path, command, processes, task, megabytes
 ):
     argv = (f"--command={command}", f"--task={task}", f"--megabytes={megabytes}")
-    got, _ = measured("predict_memory", tmp_path, *argv)
+    got, _ = measured(tmp_path, *argv)
     assert got["growth"] < 0.1 and 0.5 < got["share"] < 0.91
     assert got["windows"] >= got["records"] > 200
     assert len(got["peak_bytes"]) == processes

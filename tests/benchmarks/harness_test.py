@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import harness, report
-from benchmarks.harness import Floor, Side, WrongSideError
+from benchmarks.kit import harness, report
+from benchmarks.kit.harness import Floor, Side, WrongSideError
 
 
 class FakeMachine:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks import harness, input_pipeline
-from benchmarks.input_pipeline import SIDES, Sizes
+from benchmarks.kit import harness
+from benchmarks.speed import input_pipeline
+from benchmarks.speed.input_pipeline import SIDES, Sizes
 
 TINY = Sizes(
     long_length=256, global_length=20, batch_size=2, num_batches=2, text_tokens=20_000

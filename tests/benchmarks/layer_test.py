@@ -7,16 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import (
-    harness,
-    layer,
-    layer_sides,
-    machine,
-    memory,
-    problem,
-    scaling,
-)
-from benchmarks.problem import Sizes
+from benchmarks.kit import harness, machine, memory, scaling
+from benchmarks.speed import layer, layer_sides, problem
+from benchmarks.speed.problem import Sizes
 
 TINY = Sizes(
     long_length=45,
@@ -116,7 +109,7 @@ def test_json_of_a_run_says_everything(run, capsys):
 
 def test_json_of_scaling_has_exponents_and_memory(run, monkeypatch):
     def measure(builder, arguments):
-        assert builder == "benchmarks.layer_sides:build_run"
+        assert builder == "benchmarks.speed.layer_sides:build_run"
         call, metrics = layer_sides.build_run(**json.loads(json.dumps(arguments)))
         call()
         return {"peak_bytes": arguments["sizes"]["long_length"] ** 2, **metrics}

@@ -8,10 +8,10 @@ import pytest
 import tiny_text
 from stand_ins import TINY_BERT, differing, flat
 
-from benchmarks import lifted_bert, lifted_bert_models
-from benchmarks.lifted_bert import ROWS
-from benchmarks.lifted_bert_items import SETS, in_pairs, write_items
-from benchmarks.lifted_bert_models import BERT, ETC, Source
+from benchmarks.data.lifted_bert_items import SETS, in_pairs, write_items
+from benchmarks.rows import lifted_bert, lifted_bert_models
+from benchmarks.rows.lifted_bert import ROWS
+from benchmarks.rows.lifted_bert_models import BERT, ETC, Source
 from etc_jax.configs.etc import bert_base_nq
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from benchmarks import long_files
+from benchmarks.data import long_files
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems

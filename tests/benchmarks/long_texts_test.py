@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import long_texts
+from benchmarks.rows import long_texts
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.models.encoder.body import BertConfig, LongformerConfig
@@ -87,4 +87,4 @@ def test_mentions_are_looked_for_in_whole_texts(texts):
 
 def test_a_bert_that_is_not_there_ends_the_command(argv, tmp_path, capsys):
     assert long_texts.main(argv(f"--bert={tmp_path / 'nothing'}")) == 2
-    assert "benchmarks.long_texts: " in capsys.readouterr().err
+    assert "benchmarks long_texts: " in capsys.readouterr().err

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from benchmarks import machine
-from benchmarks.machine import CpuUse, Quiet
+from benchmarks.kit import machine
+from benchmarks.kit.machine import CpuUse, Quiet
 
 
 def test_other_cores_leaves_out_own_work():

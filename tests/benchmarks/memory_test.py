@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from benchmarks import memory
-from benchmarks.memory import MIB, Growth
+from benchmarks.kit import memory
+from benchmarks.kit.memory import MIB, Growth
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="looks at processes in /proc"
@@ -105,7 +105,7 @@ def test_a_command_that_fails_or_does_nothing_is_an_error(code, done):
 
 @pytest.mark.parametrize("mebibytes", [50, 200])
 def test_a_known_allocation_is_measured(mebibytes):
-    got = memory.measure("benchmarks.memory:touch", {"mebibytes": mebibytes})
+    got = memory.measure("benchmarks.kit.memory:touch", {"mebibytes": mebibytes})
     assert got["peak_bytes"] == pytest.approx(mebibytes * MIB, rel=0.15)
 
 
@@ -130,4 +130,4 @@ def test_memory_of_the_first_call_alone_does_not_count():
 
 def test_a_failing_side_is_an_error_with_its_message():
     with pytest.raises(RuntimeError, match="unexpected keyword argument 'nonsense'"):
-        memory.measure("benchmarks.memory:touch", {"nonsense": 1})
+        memory.measure("benchmarks.kit.memory:touch", {"nonsense": 1})

@@ -2,8 +2,9 @@
 
 import pytest
 
-from benchmarks import attention, harness
-from benchmarks.problem import Sizes
+from benchmarks.kit import harness
+from benchmarks.speed import attention
+from benchmarks.speed.problem import Sizes
 
 TINY = Sizes(
     long_length=40, global_length=3, radius=5, max_distance=3, embed_dim=16, num_heads=2

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import openkp_ablation
-from benchmarks.openkp_ablation import PAGES, TRAIN_SERIES
+from benchmarks.rows import openkp_ablation
+from benchmarks.rows.openkp_ablation import PAGES, TRAIN_SERIES
 from etc_jax.data.windows.cache import WindowReader
 from etc_jax.tasks.synthetic import openkp as invented
 

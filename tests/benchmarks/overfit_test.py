@@ -6,7 +6,8 @@ import types
 
 import pytest
 
-from benchmarks import finetuning_runs, overfit
+from benchmarks.kit import finetuning_runs
+from benchmarks.rows import overfit
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.datasets import task as task_lib

@@ -3,7 +3,7 @@
 import gzip
 import json
 
-from benchmarks import own_files
+from benchmarks.rows import own_files
 
 
 def articles(*titles):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny_text
 
-from benchmarks import position_extension
+from benchmarks.rows import position_extension
 
 TINY = [
     "--config.model.embed_dim=8",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import prepare
+from benchmarks.speed import prepare
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 

@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import memory, reformer_memory, reformer_terms
-from benchmarks.reformer_parts import AttentionSizes
-from benchmarks.reformer_terms import ModelSizes
+from benchmarks.kit import memory
+from benchmarks.memory import reformer_memory, reformer_terms
+from benchmarks.memory.reformer_terms import ModelSizes
+from benchmarks.speed.reformer_parts import AttentionSizes
 
 TINY = [
     "--num_heads=2",
@@ -74,7 +75,7 @@ def test_depths_of_one_repeat_and_lengths_that_do_not_grow_are_refused(capsys):
 
 def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     def measure(builder, arguments):
-        assert builder == "benchmarks.reformer_memory:build_run"
+        assert builder == "benchmarks.memory.reformer_memory:build_run"
         sizes = AttentionSizes(**arguments["sizes"])
         power = 2 if sizes.kind == "full" else 1
         peak = sizes.length**power

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 import tiny_model
 
-from benchmarks import harness, reformer_parts
-from benchmarks.reformer_parts import AttentionSizes, attention_arrays, attention_step
+from benchmarks.kit import harness
+from benchmarks.speed import reformer_parts
+from benchmarks.speed.reformer_parts import (
+    AttentionSizes,
+    attention_arrays,
+    attention_step,
+)
 from etc_jax.models.reformer.body import ReformerLm
 
 TINY = AttentionSizes(

@@ -5,10 +5,10 @@ import pathlib
 import pytest
 from stand_ins import differing
 
-from benchmarks import rows
-from benchmarks.finetuning_runs import Spent
-from benchmarks.rows import Run, Study
-from benchmarks.structure_items import SETS
+from benchmarks.data.structure_items import SETS
+from benchmarks.kit import rows
+from benchmarks.kit.finetuning_runs import Spent
+from benchmarks.kit.rows import Run, Study
 from etc_jax.training.errors import CorruptCheckpointError
 
 SPENT = Spent(200.0, 60.0)
@@ -142,4 +142,4 @@ def test_an_error_ends_the_command_with_its_code(run, capsys, error, code):
         raise error
 
     assert run(lambda given: rows.main(options(), given, prepare)) == (code, None)
-    assert capsys.readouterr().err == "benchmarks.some: no such field\n"
+    assert capsys.readouterr().err == "benchmarks some: no such field\n"

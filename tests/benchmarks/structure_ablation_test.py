@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from stand_ins import differing
 
-from benchmarks import structure_ablation, structure_pretraining
-from benchmarks.structure_ablation import Ablation
-from benchmarks.structure_items import SETS
+from benchmarks.data.structure_items import SETS
+from benchmarks.rows import structure_ablation, structure_pretraining
+from benchmarks.rows.structure_ablation import Ablation
 from etc_jax.data.pretraining import pool
 from etc_jax.objectives.jobs.pretraining import POOL_SENTENCES
 from etc_jax.objectives.jobs.pretraining_data import Examples, prepare

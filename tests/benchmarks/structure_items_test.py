@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.structure_items import SETS
+from benchmarks.data.structure_items import SETS
 from etc_jax.data.windows.cache import WindowReader
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.datasets.task import find_task

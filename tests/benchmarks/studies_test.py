@@ -6,7 +6,8 @@ import pytest
 import tiny_text
 from stand_ins import differing, flat
 
-from benchmarks import structure_ablation
+from benchmarks.__main__ import MODULES
+from benchmarks.rows import structure_ablation
 from etc_jax.tasks.synthetic import imdb as invented_reviews
 from etc_jax.tasks.synthetic.maker import write_records
 
@@ -84,7 +85,7 @@ def argv(here, tiny_bert):
 
 
 def module_of(name):
-    return importlib.import_module(f"benchmarks.{name}")
+    return importlib.import_module(MODULES[name])
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def prepared(argv, monkeypatch):
 
     def prepare(name, *more):
         seen = []
-        rows = importlib.import_module("benchmarks.rows")
+        rows = importlib.import_module("benchmarks.kit.rows")
         with monkeypatch.context() as patch:
             patch.setattr(rows, "main", lambda *given: seen.append(given) or 0)
             module_of(name).main([*argv(name), *more])
@@ -127,7 +128,7 @@ def test_a_field_that_is_not_there_is_refused(argv, trained, converted, name, ca
     given = [*argv(name), "--config.model.embed_dims=8"]
     assert module_of(name).main(given) == 2
     error = capsys.readouterr().err
-    assert f"benchmarks.{name}: " in error and "did you mean 'embed_dim'?" in error
+    assert f"benchmarks {name}: " in error and "did you mean 'embed_dim'?" in error
     assert not trained
 
 

@@ -7,8 +7,8 @@ import sys
 import jax
 import pytest
 
-from benchmarks import longest_input
-from benchmarks.tpu_compile import float32_shapes, quadratic_shapes
+from benchmarks.memory import longest_input
+from benchmarks.memory.tpu_compile import float32_shapes, quadratic_shapes
 from etc_jax.models.etc import body as etc
 
 
@@ -64,7 +64,7 @@ def test_a_refusal_of_the_compiler_is_a_row(monkeypatch):
 def test_base_trains_on_long_inputs_of_one_chip(tmp_path):
     """Three times the paper's 22,656, which had another set-up, in half the memory."""
     out = tmp_path / "out.json"
-    argv = [sys.executable, "-m", "benchmarks.longest_input", "--long_lengths=65536"]
+    argv = [sys.executable, "-m", "benchmarks", "longest_input", "--long_lengths=65536"]
     got = subprocess.run(
         [*argv, f"--out={out}"], capture_output=True, text=True, timeout=1500
     )
@@ -95,7 +95,7 @@ def test_the_search_passes_chunks_weights_and_activations():
 @pytest.mark.tpu_aot
 def test_base_encoder_compiles_for_v5e_without_quadratic_arrays(tmp_path):
     out = tmp_path / "tpu.json"
-    command = [sys.executable, "-m", "benchmarks.tpu_compile", f"--out={out}"]
+    command = [sys.executable, "-m", "benchmarks", "tpu_compile", f"--out={out}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     row = json.loads(out.read_text())

@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmarks import window_ablation, window_items
-from benchmarks.window_ablation import NAMES, NULL_SHARE
+from benchmarks.data import window_items
+from benchmarks.rows import window_ablation
+from benchmarks.rows.window_ablation import NAMES, NULL_SHARE
 from etc_jax import config as config_lib
 from etc_jax.configs.etc import bert_base_nq
 from etc_jax.datasets.strides import default_stride

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stand_ins import flat
 
-from benchmarks import window_growth
+from benchmarks.rows import window_growth
 
 TINY = [
     "--config.model.num_layers=1",

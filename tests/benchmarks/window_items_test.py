@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from benchmarks import window_items
-from benchmarks.structure_items import LEAST_COUNT
-from benchmarks.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
+from benchmarks.data import window_items
+from benchmarks.data.structure_items import LEAST_COUNT
+from benchmarks.data.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks.natural_questions import parse, read

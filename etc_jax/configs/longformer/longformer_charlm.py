@@ -8,7 +8,7 @@
 
 and so on to stage5, each from the one before; then, on the test part,
 
-    python -m benchmarks.overlapping_bits --model=runs/charlm5 --part=test
+    python -m benchmarks overlapping_bits --model=runs/charlm5 --part=test
 
 which predicts each byte once, in windows of 32,256 bytes of which the last 512 count.
 
@@ -40,8 +40,8 @@ Variants:
 
     large               the model of 30 layers, with any of the stages
 
-and, to be compared with each of these, as benchmarks/window_growth.py does (table 4 of
-the paper):
+and, to be compared with each of these, as `python -m benchmarks window_growth` does
+(table 4 of the paper):
 
     fixed_window        the same window in all layers, of the mean width
     decreasing_window   the widest windows at the bottom

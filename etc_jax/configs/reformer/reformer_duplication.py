@@ -13,7 +13,7 @@ Accuracy on the second w in the paper, by the attention of training and of evalu
     lsh2      0.8%    100%    99.9%   98.1%   86.8%
     lsh1      0.8%    99.9%   99.6%   94.8%   77.9%
 
-`python -m benchmarks.duplication` trains all four and prints this table. Length and
+`python -m benchmarks duplication` trains all four and prints this table. Length and
 150,000 steps are the paper's. Optimizer and batch are those of trax's
 `transformer_copy.gin` of its time (8e2c6eb1, 2019-10): Adafactor, a peak of 0.0112
 (1 / sqrt(8000)) after 8,000 steps, then with the root of the step, 16 sequences, no

@@ -4,7 +4,7 @@ Four documents of one form say who taught a person and who is the person's rival
 names are masks, `Mask<k>`, drawn anew for each item from a hundred, so that there is
 nothing to remember. Only the person who is asked about has a name. A candidate is to be
 chosen; a model that knows which words are mentions of which candidate learns this
-in minutes (`benchmarks.structure_ablation`).
+in minutes (`benchmarks structure_ablation`).
 """
 
 from __future__ import annotations

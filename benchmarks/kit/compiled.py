@@ -1,0 +1,68 @@
+"""Functions in JAX that are compiled before they are timed, and what they are given."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A compiled function and its arguments.
+
+    Attributes:
+      temp_bytes: XLA's own count of temporary memory.
+      peak_bytes: XLA's own count of that and of what comes out.
+    """
+
+    call: Callable
+    args: tuple
+    temp_bytes: int
+    peak_bytes: int
+
+    @classmethod
+    def make(cls, fn: Callable, *args) -> "Compiled":
+        args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
+        call = jax.jit(fn).lower(*args).compile()
+        memory = call.memory_analysis()
+        temp = memory.temp_size_in_bytes
+        return cls(call, args, temp, temp + memory.output_size_in_bytes)
+
+    def run(self):
+        """One call, waited for."""
+        return jax.block_until_ready(self.call(*self.args))
+
+    @property
+    def more(self) -> dict[str, int]:
+        """What `memory.measure` says beside the peak."""
+        return {"xla_temp_bytes": self.temp_bytes}
+
+
+def with_gradient(forward: Callable) -> Callable:
+    """`(output, (weights' gradient, inputs' gradient))` of the sum of squares."""
+
+    def loss(weights, streams, *rest):
+        output = forward(weights, streams, *rest)
+        leaves = [x.astype(jnp.float32) for x in jax.tree.leaves(output)]
+        total = sum(jnp.sum(jnp.square(x)) for x in leaves)
+        return total, output
+
+    def run(*args):
+        (_, output), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(*args)
+        return output, gradients
+
+    return run
+
+
+def random_params(abstract: Any, seed: int = 0) -> Any:
+    """Numpy arrays of such shapes: normal numbers, scales of norms around 1."""
+    rng = np.random.default_rng(seed)
+
+    def draw(path, x):
+        drawn = 0.02 * rng.standard_normal(x.shape, np.float32)
+        return drawn + (path[-1].key == "scale")
+
+    return jax.tree_util.tree_map_with_path(draw, abstract)

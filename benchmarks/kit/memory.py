@@ -1,0 +1,254 @@
+"""Peak memory of a process, of all that it has started, or of one call.
+
+The kernel counts it, so JAX and PyTorch are measured alike. For a call, each side has a
+process of its own. The metric is the growth of resident memory that one call needs: the
+high-water mark during the second call, less what was resident when everything was built
+and compiled but nothing had run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MIB = 2**20
+# Peak-memory errors, from the kernel's batched counters, stay well below this.
+CALIBRATION_MIB = 256
+_CLEAR_HIGH_WATER_MARK = "5"
+_LOOK_EVERY_SECS = 0.05
+
+# Bytes, by the id of the process.
+Peaks = dict[str, int]
+
+
+def clear_own_peak() -> None:
+    """From here on the peak of this process is that of what it does now."""
+    pathlib.Path("/proc/self/clear_refs").write_text(_CLEAR_HIGH_WATER_MARK)
+
+
+def peaks(process: str = "self") -> Peaks:
+    """Peak memory of a process and of each below it; without those that have ended.
+
+    Raises:
+      OSError: if this system does not tell.
+    """
+    if not pathlib.Path("/proc/self/status").exists():
+        raise OSError("there is no /proc/self/status; peak memory needs Linux")
+    found: Peaks = {}
+    waiting = [process]
+    while waiting:
+        process = waiting.pop()
+        try:
+            peak, children = status(process, "VmHWM"), _children(process)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended just now
+        if peak is not None:
+            found[process] = peak
+        waiting += children
+    return found
+
+
+def _children(process: str) -> list[str]:
+    tasks = pathlib.Path(f"/proc/{process}/task").iterdir()
+    return [child for t in tasks for child in (t / "children").read_text().split()]
+
+
+def status(process: str, field: str) -> int | None:
+    """Bytes that the kernel counts for a process, or "self"; None if it is ending.
+
+    Raises:
+      OSError: if there is no such process, or no Linux.
+    """
+    for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None  # it is ending, or has ended and was not waited for
+
+
+# --- one call -------------------------------------------------------------------------
+
+
+def _return_free_memory() -> None:
+    # Free pages that malloc keeps after compiling would otherwise be reused unseen.
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def peak_of_call(run: Callable[[], Any]) -> int:
+    """Bytes that a call of `run` adds to the resident memory of this process."""
+    _return_free_memory()
+    before = status("self", "VmRSS")
+    run()
+    _return_free_memory()
+    clear_own_peak()
+    run()
+    return status("self", "VmHWM") - before
+
+
+def measure(
+    builder: str, arguments: Mapping[str, Any], *, timeout_secs: float | None = None
+) -> dict[str, Any]:
+    """Peak memory of what a builder makes, in a fresh process.
+
+    Args:
+      builder: `module:function`; the function takes `arguments` and returns a callable
+        of no arguments, or a pair of it and a dictionary of more metrics.
+      arguments: what JSON can hold.
+      timeout_secs: when to give up; None waits.
+
+    Returns:
+      `{"peak_bytes": ..., "call_seconds": ..., **more metrics}`.
+
+    Raises:
+      RuntimeError: with the end of its messages, if the process fails.
+    """
+    command = [sys.executable, "-m", "benchmarks.kit.memory", builder]
+    command.append(json.dumps(dict(arguments)))
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_secs, cwd=ROOT
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"measuring {builder} with {dict(arguments)} failed with exit code "
+            f"{done.returncode}:\n{done.stderr[-2000:]}"
+        )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def touch(mebibytes: int) -> Callable[[], None]:
+    """A builder whose call needs a known amount: proves the measurement."""
+
+    def run() -> None:
+        np.ones(mebibytes * MIB, np.uint8)
+
+    return run
+
+
+def calibration_error() -> float:
+    """Relative error of the measurement on a known amount."""
+    wanted = CALIBRATION_MIB * MIB
+    got = measure("benchmarks.kit.memory:touch", {"mebibytes": CALIBRATION_MIB})
+    return got["peak_bytes"] / wanted - 1
+
+
+# --- a command ------------------------------------------------------------------------
+
+
+class Growth:
+    """Peaks by the first tenth of some work and by its end.
+
+    Attributes:
+      early, late: peaks by then; {} before.
+    """
+
+    def __init__(self):
+        self.early: Peaks = {}
+        self.late: Peaks = {}
+
+    def note(self, share: float, found: Mapping[str, int]) -> None:
+        """Takes the peaks at a moment when this share of the work is done."""
+        if not self.early and share >= 0.1:
+            self.early.update(found)
+        self.late.update(found)
+
+    @property
+    def by_a_tenth(self) -> int:
+        """Bytes of all processes."""
+        # Helpers of multiprocessing may come later, and are counted with the start.
+        return sum(self.early.get(process, self.late[process]) for process in self.late)
+
+    @property
+    def by_the_end(self) -> int:
+        """Bytes of all processes."""
+        return sum(self.late.values())
+
+    @property
+    def growth(self) -> float:
+        """0.1 for a tenth more at the end."""
+        return self.by_the_end / self.by_a_tenth - 1
+
+
+class Watched(NamedTuple):
+    """What was seen of a command.
+
+    Attributes:
+      growth: of its memory.
+      secs: from the moment when a tenth of its work was done to its end.
+      share: of its work that was done in these, about 0.9.
+    """
+
+    growth: Growth
+    secs: float
+    share: float
+
+
+def watch(command: Sequence[str], done_fn: Callable[[], float], **how: Any) -> Watched:
+    """Runs a command and looks at its memory all the time.
+
+    Args:
+      command: to run; it gets no input.
+      done_fn: the share of its work that is done, 0 to 1.
+      how: of `subprocess.Popen`.
+
+    Raises:
+      RuntimeError: if it fails, or ends before a tenth is seen to be done.
+    """
+    found, began = Growth(), None
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **how) as process:
+        try:
+            while process.poll() is None:
+                share = done_fn()
+                found.note(share, peaks(str(process.pid)))
+                if began is None and found.early:
+                    began = time.monotonic(), 1 - share
+                time.sleep(_LOOK_EVERY_SECS)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode or began is None:
+        raise RuntimeError(
+            f"{' '.join(command)} ended with code {process.returncode} and "
+            f"{done_fn():.0%} of its work done; expected code 0, and a tenth long "
+            "before the end"
+        )
+    start, share = began
+    return Watched(found, time.monotonic() - start, share)
+
+
+def _main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kit.memory")
+    parser.add_argument("builder", help="module:function")
+    parser.add_argument("arguments", type=json.loads, help="JSON object")
+    args = parser.parse_args(argv)
+    module, function = args.builder.split(":")
+    built = getattr(importlib.import_module(module), function)(**args.arguments)
+    run, more = built if isinstance(built, tuple) else (built, {})
+    times = []
+
+    def timed() -> None:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+
+    peak = peak_of_call(timed)
+    # Of the second call: the first one compiled.
+    found = {"peak_bytes": peak, "call_seconds": times[-1], **more}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

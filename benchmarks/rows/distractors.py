@@ -1,0 +1,210 @@
+"""A paragraph among others: SLED's figure 3, at a size that learns on a CPU.
+
+    python -m benchmarks distractors --out=distractors.json
+    python -m benchmarks distractors --rows=alone,sled --seeds=0 --out=two_rows.json
+
+Invented articles in SQuAD's form (`etc_jax.tasks.synthetic`), each question among other
+paragraphs (`tasks.squad.distractors`), which say the same things of other names. A row
+is a system (Ivgi et al. 2022, sections 4.1 and 4.3) and an order of the paragraphs,
+such as "sled-shuffled":
+
+  alone      the backbone reads the right paragraph alone: what a model reaches that
+             need not search
+  truncated  the backbone reads the first half of the input
+  sled       windows of 18 tokens, half of them context, behind the question
+  no_prefix  the question is a window of its own
+  one_token  windows of one token behind the question
+
+  -ordered   the right paragraph comes first
+  -shuffled  the paragraphs come in a random order
+
+All rows begin with one backbone, a BART trained from random weights on questions of
+short texts (`distractor_items`): does the text have the answer, and what is it? All
+rows see the same questions, each once. The score is SQuAD's own, on held-back
+questions. Finished runs are not trained again. Arguments of the form --config.A.B=VALUE
+go to every row, those of the model to the backbone too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.data import distractor_items
+from benchmarks.data.distractor_items import (
+    PIECE,
+    QUESTION,
+    SHORT,
+    SHORT_LENGTH,
+    TASK,
+    Items,
+    length_of,
+)
+from benchmarks.kit import finetuning_runs, rows
+from etc_jax.config import Config
+from etc_jax.data.windows.cache import WindowCache
+
+# Systems that search have a row for each order.
+SYSTEMS = ("sled", "truncated", "no_prefix", "one_token")
+ORDERS = ("ordered", "shuffled")
+NAMES = ("alone", *(f"{system}-{order}" for system in SYSTEMS for order in ORDERS))
+PAIRS = tuple(
+    (f"sled-{order}", f"{system}-{order}") for system in SYSTEMS[1:] for order in ORDERS
+)
+# Figure 3, F1: of BART-base on the right paragraph, and of SLED; the other bars have no
+# numbers in the text.
+PAPER = {"alone": {"f1": 88.1}, "sled-ordered": {"f1": 87.6}}
+
+MODEL = {
+    "embed_dim": 64,
+    "num_heads": 4,
+    "num_layers": 2,
+    "num_decoder_layers": 1,
+    "mlp_dim": 256,
+    "max_length": 512,
+    "activation": "relu",
+    "dropout_rate": 0.0,
+    # Norms before the branches: the other order learns the names later, if at all.
+    "pre_norm": True,
+    "final_norm": True,
+    # That of BART is for widths of 768: narrow layers would hardly begin to learn.
+    "initializer_range": 0.1,
+    "forced_eos_id": None,
+}
+# As long as the pieces that the backbone has learnt.
+_WINDOWS = {"window": PIECE, "prefix_length": QUESTION}
+# Fields of `SledConfig`; the others are the backbone alone.
+_SLED: Mapping[str, Mapping[str, Any]] = {
+    "sled": _WINDOWS,
+    "no_prefix": {**_WINDOWS, "prefix_in_windows": False},
+    "one_token": {**_WINDOWS, "window": 1},
+}
+_BATCH, _SHORT_BATCH = 32, 64
+
+
+def _parts_of(row: str) -> tuple[str, str]:
+    """(system, order of the paragraphs)."""
+    system, _, order = row.partition("-")
+    return system, order or "alone"
+
+
+def make_caches(
+    row: str, items: Items, paragraphs: int
+) -> tuple[WindowCache, WindowCache]:
+    """Inputs of a row to learn from and held back, made once.
+
+    Args:
+      row: of `NAMES`.
+      items: the questions.
+      paragraphs: of each.
+    """
+    system, order = _parts_of(row)
+    if order == "alone":
+        paragraphs = 1
+    if system == "truncated":
+        paragraphs //= 2
+    apart = {"prefix_length": QUESTION} if system in _SLED else {}
+    return items.caches(order, length_of(paragraphs), apart)
+
+
+def short_config(
+    caches: tuple[WindowCache, WindowCache], steps: int, changes: Sequence[str]
+) -> Config:
+    """The checked config of the backbone."""
+    made = distractor_items.config("bart", MODEL, caches)
+    finetuning_runs.set_training(made, seed=0, steps=steps)
+    made.optimizer.learning_rate = 3e-3
+    made.train.batch_size = _SHORT_BATCH
+    of_model = [x for x in changes if x.startswith("--config.model.")]
+    return finetuning_runs.changed(made, of_model)
+
+
+def config_of(
+    row: str,
+    seed: int,
+    caches: tuple[WindowCache, WindowCache],
+    backbone: pathlib.Path,
+    changes: Sequence[str],
+) -> Config:
+    """The checked config of a run: each question once.
+
+    Args:
+      row: of `NAMES`.
+      seed: of the order of questions.
+      caches: see `make_caches`.
+      backbone: folder of the run that it begins with.
+      changes: see `finetuning_runs.changed`.
+
+    Raises:
+      ValueError: if a change does not fit.
+    """
+    made = distractor_items.config("bart", MODEL, caches)
+    system, _ = _parts_of(row)
+    if system in _SLED:
+        made.model.sled.update(_SLED[system], input_length=made.data.input_length)
+    steps = caches[0].num_windows // _BATCH
+    finetuning_runs.set_training(made, seed=seed, steps=steps)
+    made.train.batch_size = _BATCH
+    made.checkpoint.init_from = str(backbone.resolve())
+    return finetuning_runs.changed(made, changes)
+
+
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Makes the inputs.
+
+    Raises:
+      ValueError, OSError: if something given does not fit.
+    """
+    workdir = args.workdir or pathlib.Path("runs/distractors")
+    backbone, paragraphs = workdir / "backbone", args.count + 1
+    short = distractor_items.write_short(
+        workdir / SHORT, questions=args.short_items, held_back=args.held_back
+    )
+    folder = workdir / f"{args.items}_of_{paragraphs}"
+    items = distractor_items.write_items(
+        folder / "items",
+        short.tokenizer,
+        questions=args.items,
+        held_back=args.held_back,
+        paragraphs=paragraphs,
+    )
+    caches = {row: make_caches(row, items, paragraphs) for row in args.rows}
+    short_caches = short.caches(SHORT, SHORT_LENGTH, {})
+    about = {"task": TASK.name, "items": args.items, "paragraphs": paragraphs}
+
+    def before(row: str, seed: int) -> finetuning_runs.Spent:
+        config = short_config(short_caches, args.short_steps, changes)
+        spent = finetuning_runs.train(config, backbone)
+        about[SHORT] = rows.official(short.held_back[SHORT])(config, backbone)
+        return spent
+
+    def score(config: Config, run: pathlib.Path) -> Mapping[str, float]:
+        _, order = _parts_of(run.name.partition("_seed")[0])
+        return rows.official(items.held_back[order])(config, run)
+
+    return rows.Study(
+        folder,
+        lambda row, seed: config_of(row, seed, caches[row], backbone, changes),
+        score,
+        measure=TASK.measure,
+        metric="accuracy",
+        before_fn=before,
+        beside=("exact_match",),
+        paper=PAPER,
+        pairs=PAIRS,
+        about=about,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the comparison; returns the exit code."""
+    options = rows.parser("distractors", __doc__, NAMES, items=3200, held_back=256)
+    add = options.add_argument
+    add("--count", type=int, default=3, help="paragraphs beside the right one")
+    add("--short_items", type=int, default=32_000, help="for the backbone")
+    add(
+        "--short_steps", type=int, default=2500, help="of the backbone, of 64 questions"
+    )
+    return rows.main(options, argv, prepare)

@@ -1,0 +1,192 @@
+"""The sides of the layer benchmark: what each is, and what each is compared with."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.kit import memory
+from benchmarks.kit.harness import Side
+from benchmarks.speed import problem
+from benchmarks.speed.problem import Sizes
+
+JAX_SIDES = (
+    *("etc", "etc_xla", "etc_no_labels", "etc_dense", "jax_dpa", "jax_given_bias"),
+    *("longformer", "big_bird"),
+)
+TORCH_SIDES = ("hf_longformer", "hf_bigbird", "torch_sdpa")
+SIDES = JAX_SIDES + TORCH_SIDES
+REFERENCE = "etc"
+# Each side is compared with another one that claims the same function.
+ORACLES = {
+    "etc": "etc_dense",
+    "etc_xla": "etc_dense",
+    "etc_dense": "jax_dpa",
+    "jax_dpa": "etc_dense",
+    "jax_given_bias": "etc_dense",
+    "etc_no_labels": "etc_dense_no_labels",
+    "longformer": "etc_dense_no_labels",
+    "big_bird": "big_bird_dense",
+    "hf_longformer": "etc_dense_no_labels",
+    "hf_bigbird": "big_bird_dense",
+    "torch_sdpa": "etc_dense_full",
+}
+NOTES = {
+    "jax_given_bias": "only its output is checked: no gradient reaches the labels",
+    "longformer": "no labels; projects global tokens apart, as hf_longformer",
+    "big_bird": "no labels; other pairs, those of hf_bigbird",
+    "hf_longformer": "no labels; projects global tokens apart, as it always does",
+    "hf_bigbird": "no labels; other pairs, random blocks being the first one",
+    "torch_sdpa": "no labels; every token sees every token",
+}
+# Of the dtype that a side computes in. Sums of rounded numbers are far off in all
+# libraries; the tables show by how much.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
+
+
+def build(
+    name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None
+) -> tuple[Any, Callable]:
+    """(side with `run()`, function from its raw result to named arrays)."""
+    if name in TORCH_SIDES:
+        import jax
+
+        from benchmarks.speed import sides_torch
+
+        how = {"gradient": gradient, "platform": jax.default_backend()}
+        side = sides_torch.TorchLayer(name, sizes, **how)
+        return side, side.arrays
+    from benchmarks.speed import sides_jax
+
+    side = build_jax(name, sizes, gradient=gradient, dtype=dtype)
+    return side, functools.partial(sides_jax.layer_arrays, gradient=gradient)
+
+
+def build_jax(
+    name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None
+) -> Any:
+    """Compiles one side in JAX, a `compiled.Compiled`.
+
+    Args:
+      name: one of `JAX_SIDES`, or an oracle that is not timed: etc_dense_no_labels,
+        etc_dense_full (no labels, every token sees every token), big_bird_dense.
+      sizes: of the layer.
+      gradient: forward and backward, or forward alone.
+      dtype: computed in; None: that of `sizes`.
+    """
+    import jax
+
+    from benchmarks.kit.compiled import Compiled, with_gradient
+    from benchmarks.speed import sides_jax, sides_own
+
+    if name.endswith(("_no_labels", "_full")) or name in sides_own.ENCODERS:
+        sizes = dataclasses.replace(sizes, max_distance=0)
+    if name.endswith("_full"):
+        sizes = dataclasses.replace(sizes, radius=sizes.long_length)
+    dtype = dtype or sizes.dtype
+    x = problem.inputs(sizes).astype(dtype)
+    weights = {k: w.astype(dtype) for k, w in problem.weights(sizes).items()}
+    structure, rules = sides_jax.structure(sizes), sides_jax.rules(sizes)
+    if name == "jax_given_bias":
+        own = {"num_heads": sizes.num_heads}
+        forward = functools.partial(sides_jax.given_bias_layer, **own)
+        bias = sides_jax.bias_at_start(sizes, weights, x, structure)
+        args = ({k: w for k, w in weights.items() if "labels" not in k}, x, bias)
+    elif name in sides_own.ENCODERS:
+        forward = functools.partial(sides_own.encoder, name=name, sizes=sizes)
+        args = (weights, x)
+    elif name == "jax_dpa":
+        own = {"num_heads": sizes.num_heads, "rules": rules}
+        forward = functools.partial(sides_jax.dpa_layer, **own)
+        args = (weights, x, structure)
+    else:
+        how = "dense" if name.startswith("etc_dense") else "auto"
+        how = "xla" if name == "etc_xla" else how
+        own = {"rules": rules, "sizes": sizes, "implementation": how}
+        forward = functools.partial(sides_own.etc, **own)
+        args = (weights, sides_jax.split(x, sizes.global_length), structure)
+    run = with_gradient(forward) if gradient else forward
+    # GPUs and TPUs round operands of 32 bits to fewer, if nothing else is said.
+    with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
+        return Compiled.make(run, *args)
+
+
+def build_run(name: str, sizes: dict[str, int], gradient: bool):
+    """Builder for `memory.measure`: (run, metrics) of one side."""
+    side, _ = build(name, Sizes(**sizes), gradient=gradient)
+    if name in TORCH_SIDES:
+        return side.run, {}
+    return side.run, _temp_bytes(side)
+
+
+def _temp_bytes(side) -> dict[str, int]:
+    return {"xla_temp_bytes": side.temp_bytes}
+
+
+def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Side]:
+    """Sides ready to be compared.
+
+    Raises:
+      ValueError: for a name that is not among `SIDES`.
+    """
+    unknown = [name for name in names if name not in SIDES]
+    if unknown:
+        raise ValueError(f"no sides named {unknown}; there are: {list(SIDES)}")
+    build_fn = oracle_fn = functools.partial(build, sizes=sizes, gradient=gradient)
+    if sizes.dtype != "float32":
+        oracle_fn = functools.partial(build_fn, dtype="float32")
+    return checked(names, build_fn, oracle_fn)
+
+
+def checked(
+    names: Sequence[str],
+    build_fn: Callable[[str], tuple[Any, Callable]],
+    oracle_fn: Callable[[str], tuple[Any, Callable]],
+) -> list[Side]:
+    """Sides with their oracles.
+
+    An oracle is built (unless it is among the sides) and run once, when it is first
+    asked for.
+
+    Args:
+      names: of the sides.
+      build_fn: see `build`.
+      oracle_fn: the same, of oracles; if it is `build_fn`, a side is built once.
+    """
+    built = functools.cache(build_fn)
+    built_oracle = built if oracle_fn is build_fn else oracle_fn
+
+    @functools.cache
+    def oracle(name: str) -> Mapping[str, np.ndarray]:
+        side, arrays = built_oracle(name)
+        return arrays(side.run())
+
+    def make(name: str) -> Side:
+        side, arrays = built(name)
+        want = functools.partial(oracle, ORACLES[name])
+        if name == "jax_given_bias":
+            arrays, want = _only_output(arrays), _only_output(want)
+        return Side(name, side.run, arrays, want, NOTES.get(name, ""))
+
+    return [make(name) for name in names]
+
+
+def _only_output(arrays: Callable) -> Callable:
+    return lambda *args: {"output": arrays(*args)["output"]}
+
+
+def peak(name: str, sizes: Sizes, *, gradient: bool) -> dict[str, Any]:
+    """Peak memory of one side: `peak_bytes`, and `xla_temp_bytes` of those in JAX.
+
+    On a CPU of a process of its own, elsewhere of the device.
+    """
+    import jax
+
+    if jax.default_backend() != "cpu":
+        side, _ = build(name, sizes, gradient=gradient)
+        found = {"peak_bytes": side.peak_bytes}
+        return found if name in TORCH_SIDES else found | _temp_bytes(side)
+    arguments = {"name": name, "sizes": dataclasses.asdict(sizes), "gradient": gradient}
+    return memory.measure("benchmarks.speed.layer_sides:build_run", arguments)

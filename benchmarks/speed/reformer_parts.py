@@ -1,0 +1,185 @@
+"""What the benchmarks of Reformer compile: one attention layer, or a language model."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from benchmarks.kit.compiled import Compiled, random_params, with_gradient
+from etc_jax.conversion.families import reformer
+from etc_jax.layers.chunked_attention import ChunkedAttention, LshAttention, Sequence
+from etc_jax.models.reformer.body import ReformerConfig, ReformerLm
+from etc_jax.ops.attention import lsh
+from etc_jax.training.preflight import device_memory
+
+KINDS = ("lsh", "full")
+
+
+class FullAttention(ChunkedAttention):
+    """Every earlier token, by jax.nn, with the parameters of `LshAttention`."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
+        """`[b, n, e]` -> (the same shape, nothing to keep)."""
+        del sequence, own, kept
+        query_key, value = self.project("query_key")(x), self.project("value")(x)
+        out = jax.nn.dot_product_attention(
+            query_key,
+            lsh.unit_keys(query_key),
+            value,
+            scale=1.0,
+            is_causal=self.causal,
+        )
+        return self.output(x.shape[-1])(out), None
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionSizes:
+    """One causal attention layer: projections, attention, output.
+
+    Attributes:
+      kind: of `KINDS`.
+      length: tokens.
+      batch: rows.
+      num_heads, head_dim: their product is the width of the stream.
+      chunk_length: of sorted tokens; a token sees its chunk and the one before.
+      num_hashes: rounds of hashing.
+      seed: of weights, inputs and rotations.
+    """
+
+    kind: str = "lsh"
+    length: int = 1024
+    batch: int = 1
+    num_heads: int = 8
+    head_dim: int = 64
+    chunk_length: int = 64
+    num_hashes: int = 2
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"kind {self.kind!r} is not one of {KINDS}")
+
+
+def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Compiled:
+    """Forward and backward pass of one layer, compiled.
+
+    Its run gives (output, (gradients of the weights, of the input)) of the sum of
+    squares of the output, as `compiled.with_gradient`.
+
+    Args:
+      sizes: of the layer; the buckets are about two for each chunk.
+      implementation: of LSH attention, "xla" or the oracle, "dense".
+    """
+    embed = sizes.num_heads * sizes.head_dim
+    options = {
+        "num_heads": sizes.num_heads,
+        "head_dim": sizes.head_dim,
+        "look": lsh.ChunkNeighbors(sizes.chunk_length),
+        "causal": True,
+        "stddev": embed**-0.5,
+    }
+    if sizes.kind == "lsh":
+        module = LshAttention(
+            num_hashes=sizes.num_hashes, implementation=implementation, **options
+        )
+    else:
+        module = FullAttention(**options)
+    rng = np.random.default_rng(sizes.seed)
+    x = rng.standard_normal((sizes.batch, sizes.length, embed), np.float32)
+
+    def sequence(x):
+        return Sequence(jnp.ones(x.shape[:2], jnp.int32))
+
+    def forward(params, x):
+        rngs = {"lsh": jax.random.key(sizes.seed)}
+        return module.apply({"params": params}, x, sequence(x), rngs=rngs)[0]
+
+    params = module.init(jax.random.key(sizes.seed), x[:, :1], sequence(x[:, :1]))
+    return Compiled.make(with_gradient(forward), params["params"], x)
+
+
+def attention_arrays(result: Any) -> dict[str, np.ndarray]:
+    """Named arrays of a raw result of `attention_step`."""
+    output, (weights, x) = result
+    named = {f"grad {name}": part["kernel"] for name, part in weights.items()}
+    named |= {"output": output, "grad input": x}
+    return {name: np.asarray(array) for name, array in named.items()}
+
+
+def small_config(*, chunk_length: int, **fields: Any) -> ReformerConfig:
+    """A language model of bytes without dropout.
+
+    Args:
+      chunk_length: of LSH attention, with about two buckets for each chunk.
+      **fields: others of `ReformerConfig`.
+    """
+    given = {
+        "vocab_size": 256,
+        "axial_shape": None,
+        "axial_dims": None,
+        "lsh_chunk_length": chunk_length,
+        "num_buckets": None,
+        "dropout_rate": 0.0,
+    }
+    return ReformerConfig(**given | fields)
+
+
+def random_lm_params(config: ReformerConfig, seed: int = 0) -> dict[str, Any]:
+    """Parameters of `ReformerLm`, numpy."""
+    params = random_params(reformer.shapes(config), seed)
+    # transformers 5 keeps this bias and does not add it.
+    params["logits"]["bias"] = np.zeros_like(params["logits"]["bias"])
+    return params
+
+
+def random_tokens(config: ReformerConfig, batch: int, length: int, seed: int = 0):
+    """int32 `[batch, length]`."""
+    rng = np.random.default_rng(seed + 1)
+    return rng.integers(0, config.vocab_size, (batch, length)).astype(np.int32)
+
+
+def lm_loss(config: ReformerConfig) -> Callable[..., jax.Array]:
+    """(params, tokens `[b, n]`, rotations or None) -> nats a token, over all but the
+    first token of each row, as transformers counts them."""
+    model = ReformerLm(config)
+
+    def loss(params, tokens, rotations=None):
+        losses, _ = model.apply(
+            {"params": params},
+            tokens,
+            jnp.roll(tokens, -1, axis=1),
+            None,
+            rotations,
+            method=model.losses,
+        )
+        return jnp.mean(losses[:, :-1])
+
+    return loss
+
+
+def model_step(config: ReformerConfig, *, batch: int, length: int) -> Compiled:
+    """Loss and gradients of a language model, compiled."""
+    step = jax.value_and_grad(lm_loss(config))
+    return Compiled.make(
+        step, random_lm_params(config), random_tokens(config, batch, length)
+    )
+
+
+def memory_of(step: Compiled) -> device_memory.Memory:
+    """Bytes of a compiled step, as XLA plans them.
+
+    Raises:
+      RuntimeError: if the backend does not say.
+    """
+    memory = device_memory.of(step.call)
+    if memory is None:
+        raise RuntimeError(
+            f"the backend {jax.default_backend()!r} does not tell the memory of a "
+            "compiled program; run with JAX_PLATFORMS=cpu"
+        )
+    return memory

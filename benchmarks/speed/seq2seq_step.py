@@ -1,0 +1,141 @@
+"""A training step of LED and LongT5 beside transformers': time and memory.
+
+    python -m benchmarks seq2seq_step --out=seq2seq_step.json
+    python -m benchmarks seq2seq_step --models=long_t5_tglobal_base --lengths=16384
+
+Loss and gradients of one pair of texts, no dropout. Both sides compute the activations
+of layers again; this library keeps the output of attention
+(`remat_policy="attention"`). The first token is global for LED. Losses and gradients
+are compared first. Where a step takes minutes, --rounds=0 times one in the process that
+measures memory, and compares nothing. A busy machine is refused (exit code 3); exit
+code 1 if a floor fails.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.kit import beside, report
+from benchmarks.kit.beside import JaxStep, Peers, TransformersStep
+from benchmarks.kit.compiled import random_params
+from etc_jax.conversion.families import encoder_decoder as conversion
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.objectives.seq2seq import shifted_right
+
+MODELS = ("led_base", "long_t5_tglobal_base")
+GRADIENT_TOLERANCE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class StepSizes:
+    """One pair of texts.
+
+    Attributes:
+      model: a name of `encoder_decoder.sizes.SIZES`.
+      length: tokens of the input.
+      target_length: tokens of the target.
+      num_layers: of each side; 0: those of the model.
+      logits_chunk_length: tokens whose logits this library computes at once.
+      seed: of weights and tokens.
+    """
+
+    model: str
+    length: int
+    target_length: int = 512
+    num_layers: int = 0
+    logits_chunk_length: int = 128
+    seed: int = 0
+
+    @property
+    def config(self) -> EncoderDecoderConfig:
+        """The model, without dropout, with what is computed again."""
+        config = with_layers(SIZES[self.model], self.num_layers)
+        rates = ("dropout_rate", "attention_dropout_rate", "activation_dropout_rate")
+        fields = {field.name for field in dataclasses.fields(config)}
+        return dataclasses.replace(
+            config,
+            **{name: 0.0 for name in rates if name in fields},
+            remat_policy="attention",
+            logits_chunk_length=self.logits_chunk_length,
+        )
+
+    @property
+    def tokens(self) -> tuple[np.ndarray, np.ndarray]:
+        """int32 `[1, length]` and `[1, target_length]`."""
+        rng = np.random.default_rng(self.seed + 1)
+        shapes = (1, self.length), (1, self.target_length)
+        return tuple(rng.integers(5, 30_000, s).astype(np.int32) for s in shapes)
+
+
+def with_layers(config: EncoderDecoderConfig, count: int) -> EncoderDecoderConfig:
+    """The model with so many layers on each side; 0 leaves them."""
+    changes = {"num_layers": count, "num_decoder_layers": count} if count else {}
+    return dataclasses.replace(config, **changes)
+
+
+def random_weights(config: EncoderDecoderConfig, seed: int) -> dict:
+    """Numpy parameters of `EncoderDecoder`."""
+    return random_params(conversion.shapes(config), seed)
+
+
+def jax_step(sizes: StepSizes) -> JaxStep:
+    """This library's side."""
+    config = sizes.config
+    model = EncoderDecoder(config, deterministic=False)
+
+    def loss(params, tokens, targets):
+        start = {"start_id": config.decoder_start_id, "pad_id": config.pad_id}
+        index = jnp.zeros((1, 1), jnp.int32) if config.has_globals else None
+        losses, _ = model.apply(
+            {"params": params},
+            tokens,
+            shifted_right(targets, jnp.ones_like(targets), **start),
+            targets,
+            global_index=index,
+            method="losses",
+        )
+        return jnp.mean(losses)
+
+    return JaxStep(
+        loss,
+        random_weights(config, sizes.seed),
+        *sizes.tokens,
+        export_fn=lambda gradients: conversion.export_hf(gradients, config),
+    )
+
+
+def transformers_step(sizes: StepSizes) -> TransformersStep:
+    """The side of transformers."""
+    import torch
+
+    model = beside.load(random_weights(sizes.config, sizes.seed), sizes.config)
+    model.gradient_checkpointing_enable()
+    tokens, targets = (torch.from_numpy(x).long() for x in sizes.tokens)
+    more = beside.global_mask(sizes.config, tokens)
+    return TransformersStep(model, input_ids=tokens, labels=targets, **more)
+
+
+def parts(sizes: StepSizes) -> beside.Parts:
+    """See `beside.step_parts`."""
+    return beside.step_parts(
+        jax_step(sizes), transformers_step(sizes), tolerance=GRADIENT_TOLERANCE
+    )
+
+
+PEERS = Peers(
+    __name__,
+    __doc__,
+    StepSizes,
+    {"etc_jax": jax_step, "transformers": transformers_step},
+    parts,
+    what=lambda s: f"{s.model}, {s.length} tokens in, {s.target_length} out",
+    faster=lambda *_: 1.5,
+    axes={
+        "models": (report.names(SIZES), MODELS),
+        "lengths": (report.integers, (4096,)),
+    },
+)
+main = PEERS.main
