@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.data.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
+from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
