@@ -168,7 +168,7 @@ ALLOWED = {
         | {"conversion", "generation", "loading", "models", "objectives", "ops"}
         | {"prediction", "recipes", "structure"}
     ),
-    "__main__": {"cli"},
+    "__main__": {"base", "cli"},
     # `etc_jax.load`, when it is asked for.
     "__init__": {"loading"},
 }

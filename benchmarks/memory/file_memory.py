@@ -7,7 +7,7 @@
     python -m benchmarks file_memory --command=predict --megabytes=100
 
 A file of some size is made up (`data.long_files`) in the system's temporary folder,
-which needs three times as much. What counts is the peak memory of all processes together
+which needs three times as much. What counts is the peak of all processes together
 by the end of the work, divided by the peak by its first tenth. Commands:
 
     prepare    `etc-jax prepare`; what grows is the table of ids that shows which
