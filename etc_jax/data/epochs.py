@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.pretraining import masking
 
 # Rows of a batch that one process builds; None: all.
@@ -119,7 +120,5 @@ def check_step(step: int, steps: int) -> None:
 
 def check_draws(batch_size: int, seed: int) -> None:
     """Raises ValueError unless a reader can work with these."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    if seed < 0:
-        raise ValueError(f"seed must be 0 or more, got {seed}")
+    at_least(1).check(batch_size=batch_size)
+    at_least(0).check(seed=seed)

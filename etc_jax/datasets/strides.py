@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from etc_jax.base.rules import at_least, refuse
 from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.options import InputOptions
 
@@ -28,8 +29,7 @@ class StrideOptions(InputOptions):
     stride: int | None = None
 
     def __post_init__(self):
-        if self.question_tokens < 1 or (self.stride is not None and self.stride < 1):
-            raise ValueError(f"{self}: question_tokens and stride must be at least 1")
+        refuse(at_least(1).problems(self, "question_tokens", "stride"))
 
     def stride_for(self, length: int) -> int:
         """Tokens from one window of this length to the next."""

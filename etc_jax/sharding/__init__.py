@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 
+from etc_jax.base.rules import at_least
 from etc_jax.base.types import MeshAxes
 
 AXES = ("data", "fsdp", "tensor", "sequence")
@@ -120,11 +121,11 @@ class MeshConfig:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yields (field, what is wrong with it)."""
-        for name in AXES:
-            size = getattr(self, name)
-            if size < 1 and not (name == "data" and size == -1):
-                also = " (or -1: all that is left)" if name == "data" else ""
-                yield name, f"is {size}; expected at least 1{also}"
+        yield from at_least(1).problems(
+            self, *(name for name in AXES if name != "data")
+        )
+        if self.data < 1 and self.data != -1:
+            yield "data", f"is {self.data}; expected 1 or more, or -1: all that is left"
 
 
 def make_mesh(

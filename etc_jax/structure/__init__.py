@@ -29,6 +29,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax.base.rules import at_least
+
 Array = Any  # numpy on the host, jax on the device
 
 LINK_DTYPE = np.int16
@@ -77,12 +79,8 @@ class Rules:
     parent_labels: tuple[int, int] | None = None
 
     def __post_init__(self):
-        if self.radius < 1:
-            raise ValueError(f"radius must be at least 1, got {self.radius}")
-        if self.max_distance < 0:
-            raise ValueError(
-                f"max_distance must be 0 (no labels) or more, got {self.max_distance}"
-            )
+        at_least(1).check(radius=self.radius)
+        at_least(0, "no labels").check(max_distance=self.max_distance)
         if self.parent_labels is not None and not self.max_distance:
             raise ValueError(
                 "parent_labels need labels: set max_distance > 0, or parent_labels=None"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.structure import LINK_DTYPE, Rules as _Rules, Structure, validate
 
 
@@ -81,8 +82,7 @@ def fixed_blocks(
     Raises:
       ValueError: if the blocks do not fit.
     """
-    if tokens_per_block < 1:
-        raise ValueError(f"tokens_per_block must be at least 1, got {tokens_per_block}")
+    at_least(1).check(tokens_per_block=tokens_per_block)
     n = num_tokens if long_length is None else long_length
     blocks = -(-n // tokens_per_block)
     g = blocks if global_length is None else global_length

@@ -286,7 +286,7 @@ def test_the_first_sentences_of_a_cache_are_whole(cache_folder):
         (["--text", "  "], "the text has no tokens"),
         (["--file", "no/such/file.txt"], "cannot read the text of no/such/file.txt"),
         (["--text", TEXT, "--tokenizer", "no.json"], "no tokenizer at no.json"),
-        (["--text", TEXT, "--radius=0"], "radius must be at least 1, got 0"),
+        (["--text", TEXT, "--radius=0"], "radius is 0; expected 1 or more"),
         (["--text", TEXT, "--out=no/such/dir/a.png"], "no/such/dir/a.png"),
         (["--text", TEXT, "--out=a.nonsense"], "nonsense"),
     ],

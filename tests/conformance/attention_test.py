@@ -308,7 +308,7 @@ def test_no_dropout_without_a_key_or_a_rate(implementation):
     "change, message",
     [
         ({"implementation": "fast"}, "implementation 'fast' is not one of"),
-        ({"block_size": 0}, "block_size must be at least 1, got 0"),
+        ({"block_size": 0}, "block_size is 0; expected 1 or more"),
         ({"rules": Rules(radius=3)}, "max_distance is 0, so label tables must be None"),
         ({"length": 12}, r"long_example_ids has shape \(2, 12\), expected \(2, 13\)"),
     ],

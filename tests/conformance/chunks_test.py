@@ -277,7 +277,7 @@ def test_a_token_alone_loses_no_digits_in_float32():
     [
         ({"duplicates": "twice"}, "duplicates 'twice' is not one of"),
         ({"implementation": "fast"}, "implementation 'fast' is not one of"),
-        ({"chunks_at_once": 0}, "chunks_at_once must be at least 1, got 0"),
+        ({"chunks_at_once": 0}, "chunks_at_once is 0; expected 1 or more"),
         ({"dropout_rate": 1.0}, r"dropout_rate must be in \[0, 1\), got 1"),
         ({"example_ids": jnp.ones((2, 4))}, r"example_ids have shape \(2, 4\), expect"),
         ({"num_buckets": 2**29}, "too large to be sorted by 32-bit numbers"),

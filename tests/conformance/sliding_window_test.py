@@ -328,7 +328,7 @@ def test_dropout_keeps_the_mean_and_is_the_same_in_both_passes():
         ({"dropout_rate": 1.0}, "dropout_rate must be in"),
         ({"implementation": "fast"}, "'fast' is not one of"),
         ({"example_ids": np.ones((2, 4), np.int32)}, "expected \\(2, 5\\)"),
-        ({"block_size": 0}, "block_size must be at least 1"),
+        ({"block_size": 0}, "block_size is 0; expected 1 or more"),
     ],
 )
 def test_what_does_not_fit_is_told(change, message):

@@ -41,7 +41,7 @@ def test_mesh_takes_all_devices():
         (MeshConfig(fsdp=3), "needs 6 devices, but there are 8"),
         (MeshConfig(tensor=16), "needs 16 devices, but there are 8"),
         (MeshConfig(sequence=3), "needs 6 devices, but there are 8"),
-        (MeshConfig(sequence=0), "sequence is 0; expected at least 1"),
+        (MeshConfig(sequence=0), "sequence is 0; expected 1 or more"),
         (MeshConfig(data=0), "or -1"),
     ],
 )

@@ -126,7 +126,7 @@ def test_links_label_but_do_not_open():
         (lambda: builders.plain_text([2, -1]), "a sentence has -1 tokens"),
         (
             lambda: builders.fixed_blocks(5, 0),
-            "tokens_per_block must be at least 1, got 0",
+            "tokens_per_block is 0; expected 1 or more",
         ),
         (
             lambda: builders.fixed_blocks(9, 2, global_length=3),

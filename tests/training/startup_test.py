@@ -45,17 +45,17 @@ def problems(**changes):
 @pytest.mark.parametrize(
     "changes, path, message",
     [
-        ({"train__accumulation_steps": 0}, "train.accumulation_steps", "at least 1"),
-        ({"train__check_batches": 0}, "train.check_batches", "at least 1"),
-        ({"train__profile_start_step": -1}, "train.profile_start_step", "at least 0"),
+        ({"train__accumulation_steps": 0}, "train.accumulation_steps", "1 or more"),
+        ({"train__check_batches": 0}, "train.check_batches", "1 or more"),
+        ({"train__profile_start_step": -1}, "train.profile_start_step", "0 or more"),
         ({"train__profile_start_step": 12}, "train.profile_start_step", "ends at"),
-        ({"train__profile_steps": 0}, "train.profile_steps", "at least 1"),
+        ({"train__profile_steps": 0}, "train.profile_steps", "1 or more"),
         ({"schedule__power": 2.0}, "schedule.power", "'linear' does not use it"),
         ({"schedule__end_value": 0.1}, "schedule.end_value", "does not use it"),
         (
             {"schedule__name": "polynomial", "schedule__end_value": -0.1},
             "schedule.end_value",
-            "at least 0",
+            "0 or more",
         ),
         (
             {"schedule__name": "polynomial", "schedule__power": 0.0},

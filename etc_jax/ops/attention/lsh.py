@@ -18,6 +18,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.rules import at_least
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.parts import chunk_dense
@@ -366,10 +367,9 @@ def _met(order: Order, look: ChunkNeighbors) -> jax.Array:
 def _chunks_at_once(
     order: Order, look: ChunkNeighbors, rows: int, requested: int | None, shards: int
 ) -> int:
-    if requested is not None and requested < 1:
-        raise ValueError(f"chunks_at_once must be at least 1, got {requested}")
     chunks = order.num_places // look.chunk_length
     if requested is not None:
+        at_least(1).check(chunks_at_once=requested)
         return min(requested, chunks)
     keys = look.chunk_length * (1 + look.before + look.after)
     return even_chunk(chunks, rows, look.chunk_length, keys, shards)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base.rules import at_least
 from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import (
     PretrainingRows,
@@ -105,13 +106,11 @@ class BatchStream(Iterator[dict[str, Any]]):
         Raises:
           ValueError: if a number is out of range.
         """
-        for name, value in (
-            ("batch_size", batch_size),
-            ("block_windows", block_windows),
-            ("min_sentences", min_sentences),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        at_least(1).check(
+            batch_size=batch_size,
+            block_windows=block_windows,
+            min_sentences=min_sentences,
+        )
         self.position = Position()
         self._stream, self._rows, self._vocab_size = stream, rows, vocab_size
         self._batch_size, self._seed, self._shard = batch_size, seed, shard

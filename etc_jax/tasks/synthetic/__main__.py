@@ -31,6 +31,7 @@ import tqdm
 
 from etc_jax.base import registry
 from etc_jax.base.local_paths import OUTPUT
+from etc_jax.base.rules import at_least
 from etc_jax.base.terminal import next_command
 from etc_jax.base.whole_files import check_out
 from etc_jax.cli import command_line
@@ -96,11 +97,8 @@ def _text_of(maker: Maker) -> str:
 
 
 def _write(args: argparse.Namespace) -> str:
-    for name, least in (("count", 1), ("start", 0)):
-        if getattr(args, name) < least:
-            raise ValueError(
-                f"--{name} must be at least {least}, got {getattr(args, name)}"
-            )
+    at_least(1).check(**{"--count": args.count})
+    at_least(0).check(**{"--start": args.start})
     maker, out = args.maker, pathlib.Path(args.out)
     if not maker.splits:
         check_out(out, overwrite=args.overwrite)

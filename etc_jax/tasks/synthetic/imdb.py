@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from etc_jax.base import registry
+from etc_jax.base import registry, rules
 from etc_jax.base.whole_files import whole_folder
 from etc_jax.tasks.imdb.records import LABELS
 from etc_jax.tasks.synthetic import names
@@ -68,10 +68,8 @@ class ImdbSizes:
     apart: int = 600
 
     def __post_init__(self):
-        if min(self.others, self.words, self.apart) < 0 or not 0 <= self.late <= 1:
-            raise ValueError(
-                f"others, words and apart must be 0 or more, and late 0 to 1: {self}"
-            )
+        rules.refuse(rules.at_least(0).problems(self, "others", "words", "apart"))
+        rules.number(0, 1).check(late=self.late)
 
 
 def records(

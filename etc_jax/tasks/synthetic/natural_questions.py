@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.schema import PAIRS, YEAR
@@ -65,10 +66,8 @@ class NaturalQuestionsSizes(WorldSizes):
                 "nulls, yes_no and long_only must be at least 0 and 1 at most in all, "
                 f"got {shares}"
             )
-        if self.annotators < 1:
-            raise ValueError(f"annotators must be at least 1, got {self.annotators}")
-        if self.apart < 0:
-            raise ValueError(f"apart must be at least 0, got {self.apart}")
+        at_least(1).check(annotators=self.annotators)
+        at_least(0).check(apart=self.apart)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, refuse
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.names import NameGenerator
@@ -52,8 +53,7 @@ class OpenkpSizes:
             raise ValueError(
                 f"keyphrases must be a range within 1 to 3, got {self.keyphrases}"
             )
-        if min(self.others, self.mentions, self.words) < 0:
-            raise ValueError(f"others, mentions and words must be 0 or more: {self}")
+        refuse(at_least(0).problems(self, "others", "mentions", "words"))
 
 
 @dataclasses.dataclass(frozen=True)

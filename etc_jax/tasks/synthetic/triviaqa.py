@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from etc_jax.base import registry
+from etc_jax.base.rules import at_least, refuse
 from etc_jax.base.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
@@ -50,11 +51,7 @@ class TriviaqaSizes(WorldSizes):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("apart", "mentions"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"{name} must be at least 0, got {getattr(self, name)}"
-                )
+        refuse(at_least(0).problems(self, "apart", "mentions"))
 
 
 def records(

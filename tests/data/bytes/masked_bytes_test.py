@@ -138,7 +138,7 @@ def test_what_is_after_a_short_text_is_padding():
 
 @pytest.mark.parametrize(
     "changes, message",
-    [({"capacity": 0}, "capacity is 0"), ({"batch_size": 0}, "batch_size must be")],
+    [({"capacity": 0}, "capacity is 0"), ({"batch_size": 0}, "batch_size is 0")],
 )
 def test_numbers_out_of_range_are_refused(changes, message):
     options = {"batch_size": 2, "seed": 0, "capacity": 1} | changes

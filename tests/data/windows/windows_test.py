@@ -372,7 +372,7 @@ def test_caches_of_other_labels_or_vocabulary_are_no_pool(
 
 @pytest.mark.parametrize(
     "kwargs, message",
-    [({"batch_size": 0}, "batch_size must be"), ({"seed": -1}, "seed must be")],
+    [({"batch_size": 0}, "batch_size is 0"), ({"seed": -1}, "seed is -1")],
 )
 def test_numbers_out_of_range_are_named(cache, kwargs, message):
     with pytest.raises(ValueError, match=message):

@@ -265,7 +265,7 @@ def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride
             {"null_share": 1.5},
             "null_share is 1.5; expected a number from 0",
         ),
-        (SMALL, {"stride": 0}, "stride must be at least 1"),
+        (SMALL, {"stride": 0}, "stride is 0; expected 1 or more"),
     ],
 )
 def test_sizes_that_do_not_go_together_are_named(sizes, options, message):

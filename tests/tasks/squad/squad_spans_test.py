@@ -284,7 +284,7 @@ def test_columns_and_reading_of_spans_shape_no_input():
 @pytest.mark.parametrize(
     "option, said",
     [
-        ({"stride": 0}, "stride must be at least 1"),
+        ({"stride": 0}, "stride is 0; expected 1 or more"),
         ({"n_best": 0}, "n_best is 0; expected 1 or more"),
         ({"null_threshold": float("nan")}, "null_threshold is nan"),
         ({"delimiter": "ab"}, "delimiter is 'ab'"),

@@ -99,8 +99,8 @@ def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
 @pytest.mark.parametrize(
     "task, more, message",
     [
-        ("hotpotqa", "--count=0", "--count must be at least 1, got 0"),
-        ("hotpotqa", "--start=-1", "--start must be at least 0, got -1"),
+        ("hotpotqa", "--count=0", "--count is 0; expected 1 or more"),
+        ("hotpotqa", "--start=-1", "--start is -1; expected 0 or more"),
         ("hotpotqa", "--facts=5", "facts must be one of"),
         ("natural_questions", "--nulls=2", "1 at most in all"),
         ("openkp", "--keyphrases=1-4", "a range within 1 to 3"),

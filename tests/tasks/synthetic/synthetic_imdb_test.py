@@ -127,11 +127,11 @@ def test_sizes_are_kept(late, want):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"others": -1}, {"words": -1}, {"apart": -1}, {"late": 1.5}]
+    "name, value", [("others", -1), ("words", -1), ("apart", -1), ("late", 1.5)]
 )
-def test_sizes_that_cannot_be_are_named(wrong):
-    with pytest.raises(ValueError, match="others, words and apart must be 0 or more"):
-        ImdbSizes(**wrong)
+def test_sizes_that_cannot_be_are_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}; expected"):
+        ImdbSizes(**{name: value})
 
 
 def test_the_command_writes_a_release(tmp_path, capsys):
@@ -145,7 +145,7 @@ def test_the_command_writes_a_release(tmp_path, capsys):
     # What is there is left alone.
     assert main(args) == 2 and "exists" in capsys.readouterr().err
     assert main([*args, "--count=0"]) == 2
-    assert "--count must be at least 1" in capsys.readouterr().err
+    assert "--count is 0; expected 1 or more" in capsys.readouterr().err
     assert main([*args, "--late=2"]) == 2
 
 

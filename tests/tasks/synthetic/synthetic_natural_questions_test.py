@@ -214,8 +214,8 @@ def test_the_upper_bound_of_long_articles_is_100(sizes):
     [
         ({"nulls": 0.6, "yes_no": 0.5}, "1 at most in all, got"),
         ({"long_only": -0.1}, "must be at least 0"),
-        ({"annotators": 0}, "annotators must be at least 1, got 0"),
-        ({"apart": -1}, "apart must be at least 0, got -1"),
+        ({"annotators": 0}, "annotators is 0; expected 1 or more"),
+        ({"apart": -1}, "apart is -1; expected 0 or more"),
         ({"contexts": 1}, "contexts must be"),
     ],
 )

@@ -131,7 +131,7 @@ def test_items_of_other_sizes_are_answerable(sizes):
 
 @pytest.mark.parametrize("name", ["apart", "mentions"])
 def test_sizes_that_cannot_be_are_named(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
+    with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
         TriviaqaSizes(**{name: -1})
 
 
@@ -144,7 +144,7 @@ def test_the_command_writes_a_release(tmp_path, capsys):
     assert [r.id for r in tq.read([path])] == ["syn_4_0", "syn_4_1", "syn_4_2"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert main([*args, "--count=0"]) == 2
-    assert "--count must be at least 1" in capsys.readouterr().err
+    assert "--count is 0; expected 1 or more" in capsys.readouterr().err
     (tmp_path / "file").touch()
     assert main([*args[:-1], f"--out={tmp_path}/file"]) == 2
 

@@ -107,8 +107,8 @@ def test_a_figure_that_no_evaluation_gives_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "changes, path, message",
     [
-        ({"checkpoint__keep": 0}, "checkpoint.keep", "at least 1"),
-        ({"checkpoint__keep_best": -1}, "checkpoint.keep_best", "at least 0"),
+        ({"checkpoint__keep": 0}, "checkpoint.keep", "1 or more"),
+        ({"checkpoint__keep_best": -1}, "checkpoint.keep_best", "0 or more"),
         (
             {"checkpoint__keep_every_steps": 6},
             "checkpoint.keep_every_steps",

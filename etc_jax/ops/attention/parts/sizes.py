@@ -1,5 +1,6 @@
 """How large the blocks are that attention works on, and how many at once."""
 
+from etc_jax.base.rules import at_least
 from etc_jax.ops import blocking
 
 
@@ -27,8 +28,8 @@ def block_sizes(
       ValueError: if one of both is given and below 1.
     """
     for name, x in (("block_size", block_size), ("chunk_blocks", chunk_blocks)):
-        if x is not None and x < 1:
-            raise ValueError(f"{name} must be at least 1, got {x}")
+        if x is not None:
+            at_least(1).check(**{name: x})
     if block_size is None:
         # Of the block_size + 2r keys of a window a row sees 2r + 1: the rest is waste.
         block_size = 64 if radius <= 128 else 128
