@@ -36,6 +36,7 @@ from etc_jax.config import kinds as config_kinds
 
 _PACKAGE = "etc_jax.configs"
 _FLAG = "--config"
+_FAMILY = "model.family"
 
 
 class ConfigFlagError(ValueError):
@@ -253,3 +254,29 @@ def _check_field(config: ml_collections.ConfigDict, path: str) -> None:
         if name not in known:
             raise ConfigFlagError(f"no field {path!r}; {suggestion(name, known)}")
         section = section[name]
+
+
+def set_by_variants(
+    get_config: Callable[[str], ml_collections.ConfigDict], arg: str
+) -> set[str]:
+    """Dotted paths of the values that the variants of a config file set.
+
+    A variant sets what the config would not have without it. If that is another
+    family, the other fields of the model are no more than its defaults.
+
+    Args:
+      get_config: of the file.
+      arg: what stands after the colon, variants joined by commas.
+    """
+    names = arg.split(",") if arg else []
+    values = config_lib.flat_items(get_config(arg).to_dict()) if names else {}
+    paths: set[str] = set()
+    for i in range(len(names)):
+        try:
+            without = get_config(",".join(names[:i] + names[i + 1 :]))
+        except ValueError:
+            continue  # the others do not go without it
+        others = config_lib.flat_items(without.to_dict())
+        changed = {path for path in values if others.get(path) != values[path]}
+        paths |= {_FAMILY} if _FAMILY in changed else changed
+    return paths

@@ -13,8 +13,7 @@ from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
-from etc_jax.config.field_texts import texts_of
-from etc_jax.config.fields import default_of, hints_of
+from etc_jax.config.fields import default_of, hints_of, texts_of
 
 _WIDTH = 88
 

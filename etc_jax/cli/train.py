@@ -54,7 +54,6 @@ from etc_jax.cli import (
     help as config_help,
     next_steps,
 )
-from etc_jax.cli.variants import said_by
 from etc_jax.recipes import init_from
 from etc_jax.training.errors import DONE
 from etc_jax.training.hosts import distributed
@@ -158,7 +157,9 @@ def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
     if not init_from.is_needed(values):
         return values
     name, _, arg = args.config.partition(":")
-    variants = said_by(lambda names: config_flag.read(f"{name}:{names}"), arg)
+    variants = config_flag.set_by_variants(
+        lambda names: config_flag.read(f"{name}:{names}"), arg
+    )
     typed = {change.partition("=")[0] for change in args.changes}
     paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
     return init_from.completed(

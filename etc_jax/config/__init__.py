@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -21,7 +21,8 @@ from etc_jax.base.rules import Problem
 from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
 from etc_jax.config.checks import cross_problems
-from etc_jax.config.fields import build, default_dict
+from etc_jax.config.fields import default_dict, field_names
+from etc_jax.config.kinds import DEFAULT_NAMES
 from etc_jax.config.sections import (
     CheckpointConfig,
     DataConfig,
@@ -88,8 +89,6 @@ _SECTIONS = {
     for name, section in typing.get_type_hints(Config).items()
     if name not in ("family", "model", "objective", "data")
 }
-# What a config that names none learns, and from where.
-DEFAULT_OBJECTIVE, DEFAULT_SOURCE = "mlm_cpc", "builtin"
 
 # Fields that may change between a run and its continuation: they decide how it is
 # run and watched, not what it computes (other meshes differ in rounding alone).
@@ -122,18 +121,10 @@ _RUNTIME_FIELDS = (
 )
 
 
-def _model_class(family: Any) -> type:
-    if not isinstance(family, str):
-        raise ConfigError([("model.family", f"is {family!r}; expected a string")])
-    if wrong := [m for _, m in registered("model_config", family)]:
-        raise ConfigError([("model.family", wrong[0])])
-    return registry.lookup("model_config", family)
-
-
 def default_config(
     family: str = "etc",
-    objective: str = DEFAULT_OBJECTIVE,
-    source: str = DEFAULT_SOURCE,
+    objective: str = DEFAULT_NAMES["objective"],
+    source: str = DEFAULT_NAMES["data"],
 ) -> ml_collections.ConfigDict:
     """The defaults of every section.
 
@@ -157,22 +148,25 @@ def default_config(
 
 def _defaults(
     family: Any = "etc",
-    objective: Any = DEFAULT_OBJECTIVE,
-    source: Any = DEFAULT_SOURCE,
+    objective: Any = DEFAULT_NAMES["objective"],
+    source: Any = DEFAULT_NAMES["data"],
 ) -> ml_collections.ConfigDict:
     """The defaults for names that data may give: none of them is imported."""
-    model = {"family": family, **default_dict(_model_class(family))}
-    if problem := config_kinds.objective_problem(objective):
-        raise ConfigError([("objective.name", problem)])
-    if (data := config_kinds.data_section(source)) is None:
-        raise ConfigError([("data.source", config_kinds.source_problem(source))])
-    learnt = config_kinds.section_of(objective)
+    problems: list[Problem] = []
+    classes = {
+        "model": _model_class(family, problems),
+        "objective": _objective_class(objective, None, None, problems),
+        "data": _data_class(source, problems),
+    }
+    if problems:
+        raise ConfigError(problems)
     sections = {
-        "objective": config_kinds.shown("objective", learnt, objective),
-        "data": config_kinds.shown("data", data, source),
+        "model": {"family": family, **default_dict(classes["model"])},
+        "objective": config_kinds.shown("objective", classes["objective"], objective),
+        "data": config_kinds.shown("data", classes["data"], source),
         **{name: default_dict(cls) for name, cls in _SECTIONS.items()},
     }
-    return ml_collections.ConfigDict({"model": model, **sections})
+    return ml_collections.ConfigDict(sections)
 
 
 def from_config_dict(values: Mapping[str, Any]) -> Config:
@@ -187,24 +181,21 @@ def from_config_dict(values: Mapping[str, Any]) -> Config:
     if isinstance(values, ml_collections.ConfigDict):
         values = values.to_dict()
     problems: list[Problem] = []
-    valid = ("model", "objective", "data", *_SECTIONS)
+    valid = [*config_kinds.KEYS, *_SECTIONS]
     for name in values:
         if name not in valid:
             problems.append((name, f"unknown section; {suggestion(name, valid)}"))
-    family, model = _build_model(values.get("model", {}), problems)
-    data = _build_data(values.get("data", {}), problems)
+    classes = _classes(values, problems)
+    # Of a name that is none nobody knows the fields.
+    unknown = {path.partition(".")[0] for path, _ in problems}
     sections = {
-        "objective": _build_objective(
-            values.get("objective", {}), model, data, problems
-        ),
-        "data": data,
-        **{
-            name: build(cls, values.get(name, {}), name, problems)
-            for name, cls in _SECTIONS.items()
-        },
+        section: config_kinds.build_section(
+            section, cls, values, [] if section in unknown else problems
+        )
+        for section, cls in classes.items()
     }
-    if model is not None and None not in sections.values():
-        config = Config(family=family, model=model, **sections)
+    if None not in sections.values():
+        config = Config(family=values["model"]["family"], **sections)
         problems += local_paths.problems_in(flat_items(to_dict(config)))
         problems += cross_problems(config, {path for path, _ in problems})
     if problems:
@@ -212,62 +203,62 @@ def from_config_dict(values: Mapping[str, Any]) -> Config:
     return config
 
 
-def _build_model(values: Any, problems: list[Problem]) -> tuple[str, Any]:
-    if not isinstance(values, Mapping):
-        problems.append(("model", f"is {values!r}; expected a section with fields"))
-        return "", None
-    if "family" not in values:
+def _classes(
+    values: Mapping[str, Any], problems: list[Problem]
+) -> dict[str, type | None]:
+    """{section: its dataclass} by the names in the values.
+
+    Those of model and objective are None where nothing says which they are; why is
+    added to `problems`.
+    """
+    family, source, name = (config_kinds.name_in(values, x) for x in config_kinds.KEYS)
+    has_fields = isinstance(values.get("model", {}), Mapping)
+    model = _model_class(family, problems) if has_fields else None
+    data, format = _data_class(source, problems), None
+    if "format" in field_names(data) and isinstance(values.get("data"), Mapping):
+        format = values["data"].get("format")
+    # One that is no text is an error of its field.
+    format = format if isinstance(format, str) else None
+    objective = _objective_class(name, format, model, problems)
+    return {"model": model, "data": data, "objective": objective, **_SECTIONS}
+
+
+def _model_class(family: Any, problems: list[Problem]) -> type | None:
+    if family is None:
         known = ", ".join(registry.names("model_config"))
         problems.append(("model.family", f"is required; there are: {known}"))
-        return "", None
-    try:
-        cls = _model_class(values["family"])
-    except ConfigError as error:
-        problems += error.problems
-        return "", None
-    fields = {name: value for name, value in values.items() if name != "family"}
-    return values["family"], build(cls, fields, "model", problems)
+        return None
+    if not isinstance(family, str):
+        problems.append(("model.family", f"is {family!r}; expected a string"))
+        return None
+    if wrong := [message for _, message in registered("model_config", family)]:
+        problems.append(("model.family", wrong[0]))
+        return None
+    return registry.lookup("model_config", family)
 
 
-def _build_data(values: Any, problems: list[Problem]) -> Any:
-    source = DEFAULT_SOURCE
-    if isinstance(values, Mapping):
-        source = values.get("source", source)
+def _data_class(source: Any, problems: list[Problem]) -> type:
     if (cls := config_kinds.data_section(source)) is None:
         problems.append(("data.source", config_kinds.source_problem(source)))
-        # What all sources have is checked still.
-        cls, problems = DataConfig, []
-    return config_kinds.build_section("data", cls, values, source, problems)
+    return cls or DataConfig
 
 
-def _build_objective(
-    values: Any, model: Any, data: Any, problems: list[Problem]
-) -> Any:
-    name = DEFAULT_OBJECTIVE
-    if isinstance(values, Mapping):
-        name = values.get("name", name)
+def _objective_class(
+    name: Any, format: str | None, model: type | None, problems: list[Problem]
+) -> type | None:
     if problem := config_kinds.objective_problem(name):
         problems.append(("objective.name", problem))
-        return ObjectiveConfig(name) if isinstance(name, str) else None
-    format = getattr(data, "format", None)
+        return ObjectiveConfig
+    first = next(iter(getattr(model, "formats", ())), None)
     try:
-        taken = format or _first_format(name, model)
-        cls = config_kinds.section_of(name, taken, model)
+        return config_kinds.section_of(name, format or first, model)
     except ValueError as error:
         cure = "data.format" if format else "model.family to one that takes them"
-        problems.append(("objective.name", f"{error}; set {cure}"))
-        return None
+        message = f"{error}; set {cure}"
     except KeyError as error:
-        problems.append(("objective.name", str(error.args[0])))
-        return None
-    return config_kinds.build_section("objective", cls, values, name, problems)
-
-
-def _first_format(name: str, model: Any) -> str | None:
-    """The first format that a model takes; None if it is no data set, or no model."""
-    if config_kinds.is_objective(name):
-        return None
-    return next(iter(getattr(model, "formats", ())), None)
+        message = str(error.args[0])
+    problems.append(("objective.name", message))
+    return None
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -308,16 +299,15 @@ def dict_of_record(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
       ConfigError: if there is no such family, objective or source.
     """
     values = _upgraded(values)
-    given = {}
-    for argument, section, key in (
-        ("family", "model", "family"),
-        ("objective", "objective", "name"),
-        ("source", "data", "source"),
-    ):
-        found = values.get(section, {})
-        if isinstance(found, Mapping) and key in found:
-            given[argument] = found[key]
-    config = _defaults(**given)
+    names = {
+        argument: config_kinds.name_in(values, section)
+        for argument, section in (
+            ("family", "model"),
+            ("objective", "objective"),
+            ("source", "data"),
+        )
+    }
+    config = _defaults(**{x: name for x, name in names.items() if name is not None})
     config.update(_tupled(values))
     return config
 
@@ -339,14 +329,13 @@ def used(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested dicts of a config without the fields that only other names have."""
     if isinstance(values, ml_collections.ConfigDict):
         values = values.to_dict()
-    values = dict(values)
-    for kind, cls in _named_sections(values):
-        if isinstance(values.get(kind), Mapping):
-            own = default_dict(cls)
+    values, classes = dict(values), _classes(values, [])
+    for kind in ("objective", "data"):
+        cls, section = classes[kind], values.get(kind)
+        if cls is not None and isinstance(section, Mapping):
             # What no section has is an error, as elsewhere.
-            others = config_kinds.shown(kind, cls, "").keys() - own.keys()
-            kept = {k: x for k, x in values[kind].items() if k not in others}
-            values[kind] = kept
+            foreign = config_kinds.foreign_fields(kind, cls)
+            values[kind] = {k: x for k, x in section.items() if k not in foreign}
     return values
 
 
@@ -357,27 +346,10 @@ def section_classes(values: Mapping[str, Any]) -> dict[str, type]:
       ConfigError: if a name is none.
     """
     problems: list[Problem] = []
-    family, _ = _build_model(values.get("model", {}), problems)
-    found = {
-        "model": _model_class(family),
-        **dict(_named_sections(values)),
-        **_SECTIONS,
-    }
-    if not {"objective", "data"} <= found.keys():
-        from_config_dict(values)  # says why one of them is none
-    return found
-
-
-def _named_sections(values: Mapping[str, Any]) -> Iterator[tuple[str, type]]:
-    """The dataclasses of a recorded config's data and objective, if they are known."""
-    data, problems = _build_data(values.get("data", {}), []), []
-    if data is None:
-        return
-    yield "data", type(data)
-    _, model = _build_model(values.get("model", {}), problems)
-    objective = _build_objective(values.get("objective", {}), model, data, problems)
-    if objective is not None:
-        yield "objective", type(objective)
+    classes = _classes(values, problems)
+    if problems:
+        raise ConfigError(problems)
+    return classes
 
 
 def flat_items(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

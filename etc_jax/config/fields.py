@@ -6,8 +6,11 @@ floats; nothing else is converted.
 """
 
 import dataclasses
+import functools
+import inspect
 import math
 import numbers
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -18,9 +21,21 @@ from ml_collections import config_dict
 from etc_jax.base.rules import Problem, choice
 from etc_jax.base.suggestions import suggestion
 
+# "  NAME, NAME: text", with lines that go on.
+_ENTRY = re.compile(r"^  (\w+(?:, \w+)*): (.*(?:\n {4}.*)*)", re.MULTILINE)
+
 
 class _WrongType(Exception):
     """Carries what was expected instead."""
+
+
+# Of a class whose annotations are text, each look is an evaluation of all.
+_hints = functools.cache(typing.get_type_hints)
+
+
+def field_names(cls: type) -> list[str]:
+    """The fields of a section."""
+    return [field.name for field in dataclasses.fields(cls)]
 
 
 def default_dict(cls: type) -> dict[str, Any]:
@@ -29,7 +44,7 @@ def default_dict(cls: type) -> dict[str, Any]:
     A field whose default is None, or that has none, becomes a typed placeholder, so
     that it can be given on the command line.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     return {f.name: _default(f, hints[f.name]) for f in dataclasses.fields(cls)}
 
 
@@ -68,10 +83,18 @@ def hints_of(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     Where the dataclass of a field goes by a name beside it, the class method
     `sections_by_name` says which one it is: values -> {field: dataclass}.
     """
-    hints = typing.get_type_hints(cls)
-    if hasattr(cls, "sections_by_name"):
-        hints |= cls.sections_by_name(values)
-    return hints
+    by_name = getattr(cls, "sections_by_name", lambda values: {})
+    return _hints(cls) | by_name(values)
+
+
+def texts_of(cls: type) -> dict[str, str]:
+    """{field: what the docstrings of a class and its bases say of it}, without dots."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        for names, text in _ENTRY.findall(inspect.cleandoc(base.__doc__ or "")):
+            text = " ".join(text.split()).rstrip(".")
+            texts |= dict.fromkeys(names.split(", "), text)
+    return texts
 
 
 def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:

@@ -5,7 +5,7 @@ one section, the fields of all names that are known, so that another name and it
 can be given on a command line; of these, a `Config` keeps those of the name alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -13,7 +13,7 @@ from ml_collections import config_dict
 from etc_jax.base import registry
 from etc_jax.base.rules import Problem
 from etc_jax.base.suggestions import suggestion
-from etc_jax.config.fields import build, default_dict
+from etc_jax.config.fields import build, default_dict, field_names
 from etc_jax.config.sections import ObjectiveConfig
 from etc_jax.config.upgrades import FORMERLY, MOVED
 
@@ -26,17 +26,22 @@ NAMES = {
     "schedule.name": ("schedule",),
 }
 
+# {section that goes by a name: the field with the name}
+KEYS = {"model": "family", "data": "source", "objective": "name"}
+# What a config that names none learns, and from where.
+DEFAULT_NAMES = {"data": "builtin", "objective": "mlm_cpc"}
+
 # Under which "objective" has the job of all data sets; no config names it.
 ANY_DATA_SET = "data_set"
 
 
-def section_of(name: str, format: str | None = None, model: Any = None) -> type:
+def section_of(name: str, format: str | None = None, model: type | None = None) -> type:
     """The dataclass of an objective's options.
 
     Args:
       name: of an objective or a data set.
       format: of the data set's inputs; None: the first that it has.
-      model: config of the model; None: see `learner_of`.
+      model: class of the model's config; None: see `learner_of`.
 
     Raises:
       KeyError: if there is neither.
@@ -50,7 +55,7 @@ def section_of(name: str, format: str | None = None, model: Any = None) -> type:
     return learner_of(task, model).section
 
 
-def learner_of(task: Any, model: Any = None) -> type:
+def learner_of(task: Any, model: type | None = None) -> type:
     """What learns a data set in one format with a model.
 
     It is registered as "learner" under NAME/FORMAT. Where models of several kinds take
@@ -58,7 +63,8 @@ def learner_of(task: Any, model: Any = None) -> type:
 
     Args:
       task: with the name of its `learner` and its `format`.
-      model: config of the model; None, or one that no learner takes: the first learner.
+      model: class of the model's config; None, or one that no learner takes: the first
+        learner.
 
     Raises:
       KeyError: if there is none.
@@ -67,7 +73,7 @@ def learner_of(task: Any, model: Any = None) -> type:
     first = registry.lookup("learner", name)
     others = (x for x in registry.names("learner") if x.startswith(f"{name}/"))
     for learner in (first, *(registry.lookup("learner", x) for x in others)):
-        if isinstance(model, learner.takes()):
+        if model is not None and issubclass(model, learner.takes()):
             return learner
     return first
 
@@ -97,8 +103,7 @@ def known_sections(kind: str) -> dict[str, type]:
 
 def shown(kind: str, first: type, name: str) -> dict[str, Any]:
     """The fields of all sections of a kind with their defaults, those of one first."""
-    key = "source" if kind == "data" else "name"
-    fields = {**default_dict(first), key: name}
+    fields = {**default_dict(first), KEYS[kind]: name}
     for section in known_sections(kind).values():
         fields = {**default_dict(section), **fields}
     return fields
@@ -122,33 +127,52 @@ def objective_problem(name: Any) -> str | None:
     return None
 
 
+def name_in(values: Mapping[str, Any], section: str) -> Any:
+    """The name that a section of `KEYS` goes by, its default where none is given."""
+    fields = values.get(section, {})
+    given = fields if isinstance(fields, Mapping) else {}
+    return given.get(KEYS[section], DEFAULT_NAMES.get(section))
+
+
+def foreign_fields(kind: str, cls: type) -> set[str]:
+    """Names of the fields that only other sections of a kind than one have."""
+    every = {x for other in known_sections(kind).values() for x in field_names(other)}
+    return every - {*field_names(cls)}
+
+
 def build_section(
-    kind: str, cls: type, values: Any, name: str, problems: list[Problem]
+    section: str, cls: type | None, values: Mapping[str, Any], problems: list[Problem]
 ) -> Any:
-    """A section of one name from a mapping that may show the fields of others.
+    """A section, whose mapping may show the fields of other names.
 
     Args:
-      kind: "objective" or "data".
-      cls: the dataclass of the name.
-      values: of the section.
-      name: of it.
+      section: of `Config`.
+      cls: its dataclass; None: nothing says which it is.
+      values: of all sections.
       problems: where errors are added.
 
     Returns:
       The section, or None where it cannot be made.
     """
-    if not isinstance(values, Mapping):
-        problems.append((kind, f"is {values!r}; expected a section with fields"))
+    fields = values.get(section, {})
+    if not isinstance(fields, Mapping):
+        problems.append((section, f"is {fields!r}; expected a section with fields"))
         return None
-    own = default_dict(cls)
-    key = "source" if kind == "data" else "name"
-    given = {field: value for field, value in values.items() if field in own}
-    problems += _unused(kind, values, own, key, name)
-    return build(cls, {**given, key: name}, kind, problems)
+    if cls is None:
+        return None
+    if section == "model":
+        fields = {name: value for name, value in fields.items() if name != "family"}
+    elif section in KEYS:
+        name = name_in(values, section)
+        own = {field: x for field, x in fields.items() if field in field_names(cls)}
+        others = {field: x for field, x in fields.items() if field not in own}
+        problems += _unused(section, cls, name, others) if others else ()
+        fields = {**own, KEYS[section]: name}
+    return build(cls, fields, section, problems)
 
 
 def _unused(
-    kind: str, values: Mapping, own: Mapping, key: str, name: str
+    kind: str, cls: type, name: str, values: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Values that would be left out in silence, and fields that nothing has."""
     owners: dict[str, dict[str, Any]] = {}
@@ -158,24 +182,19 @@ def _unused(
         owner, _, format = known.partition("/")
         owner = f"{owner} in format {format}" if owner == name else owner
         for field, default in default_dict(section).items():
-            owners.setdefault(field, {})[owner] = default
+            owners.setdefault(field, {})[owner] = _plain(default)
     for field, value in values.items():
-        if field in own:
-            continue
         if (moved := MOVED.get(f"{kind}.{field}")) is not None:
             yield f"{kind}.{field}", f"has moved: set {moved.format(value)}"
         elif field not in owners:
-            yield f"{kind}.{field}", f"unknown key; {suggestion(field, own)}"
-        elif not _is_default(value, owners[field].values()):
+            near = suggestion(field, field_names(cls))
+            yield f"{kind}.{field}", f"unknown key; {near}"
+        elif _plain(value) not in owners[field].values():
             yield (
                 f"{kind}.{field}",
-                f"is {value!r}, but {kind}.{key}={name!r} does not use it "
+                f"is {value!r}, but {kind}.{KEYS[kind]}={name!r} does not use it "
                 f"({', '.join(sorted(owners[field]))} does); leave it out",
             )
-
-
-def _is_default(value: Any, defaults: Iterable[Any]) -> bool:
-    return any(_plain(value) == _plain(default) for default in defaults)
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from etc_jax.base import strict_json
 from etc_jax.base.local_paths import INPUT
-from etc_jax.config.field_texts import texts_of
+from etc_jax.config.fields import texts_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,7 @@ from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.cli import convert, flag as config_flag, help as config_help
 from etc_jax.config import kinds as config_kinds
-from etc_jax.config.field_texts import texts_of
-from etc_jax.config.fields import default_of, hints_of
+from etc_jax.config.fields import default_of, hints_of, texts_of
 
 QUICKSTART = ROOT / "etc_jax/configs/quickstart/quickstart.py"
 FILES = {

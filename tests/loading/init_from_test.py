@@ -10,7 +10,7 @@ from finetuned_run import config as run_config, save_run
 from tiny_texts import CONFIGS, PIECES, tiny
 
 from etc_jax import config as config_lib
-from etc_jax.cli.variants import said_by
+from etc_jax.cli.flag import set_by_variants
 from etc_jax.config import model_fields
 from etc_jax.configs.own_data import pairs
 from etc_jax.conversion.formats import native
@@ -48,7 +48,7 @@ def values(folder, arg="", **changes):
 def completed(folder, arg="", changes=None, **more):
     """The config and the fields of the model that are not those of the folder."""
     changes = {"data.input_length": 64, "data.target_length": 32} | (changes or {})
-    said = said_by(file_config, arg) | set(changes)
+    said = set_by_variants(file_config, arg) | set(changes)
     made = init_from.completed(values(folder, arg, **changes), said=said, **more)
     return config_lib.from_config_dict(made)
 
@@ -103,13 +103,13 @@ def test_sizes_that_are_typed_are_left_to_the_shapes(folders):
 
 
 def test_a_variant_is_said_and_the_family_of_the_file_alone_is_not(folders, tmp_path):
-    assert "model.embed_dim" in said_by(file_config, "large")
-    assert said_by(file_config, "t5") == {"model.family"}
-    assert "model.embed_dim" in said_by(file_config, "t5,large")
+    assert "model.embed_dim" in set_by_variants(file_config, "large")
+    assert set_by_variants(file_config, "t5") == {"model.family"}
+    assert "model.embed_dim" in set_by_variants(file_config, "t5,large")
     tiny("t5").save(tmp_path / "t5")
     found = []
     for arg in ("", "t5"):
-        given, said = values(tmp_path / "t5", arg), said_by(file_config, arg)
+        given, said = values(tmp_path / "t5", arg), set_by_variants(file_config, arg)
         found.append(init_from.completed(given, said=said))
     assert [x["model"]["family"] for x in found] == ["t5", "t5"]
     assert [x["model"]["embed_dim"] for x in found] == [8, 8]

@@ -87,7 +87,7 @@ def case(name):
     record = task.parse(VALUES[data_set], lambda *note: None)
     window, *_ = task.features(record, tokenizer, sizes)
     model = model_for(format, kind, tokenizer.vocab_size)
-    section = section_of(data_set, format, model)
+    section = section_of(data_set, format, type(model))
 
     def learner(options):
         chosen = section(data_set, options, **HEADS.get(base, {}))

@@ -183,7 +183,7 @@ def learner_of(task: Task, model: Any = None) -> type[Learner]:
       ValueError: if nothing does.
     """
     try:
-        return config_kinds.learner_of(task, model)
+        return config_kinds.learner_of(task, None if model is None else type(model))
     except KeyError as error:
         raise ValueError(f"{task.name}: {error.args[0]}") from error
 

@@ -124,7 +124,7 @@ MODELS = {
 @pytest.mark.full(but=["reformer"])
 def test_scanned_and_reversible_models_have_noise(name):
     family, config = MODELS[name]
-    section = section_of("text_to_text", "text_to_text", config)
+    section = section_of("text_to_text", "text_to_text", type(config))
     chosen = section("text_to_text", R3fConfig(WEIGHT, 0.01))
     learner = finetuning.find(config, chosen, "text_to_text")
     batch = {
