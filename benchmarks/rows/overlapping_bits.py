@@ -33,7 +33,6 @@ import numpy as np
 from benchmarks.kit import report
 from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config.sections import registered
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.scoring.bits import bits_per_symbol
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
@@ -147,8 +146,8 @@ def xz_bits(part: byte_stream.StreamSlice, train: byte_stream.StreamSlice) -> fl
 
 def _losses_fn(config: Config):
     """Parameters and a batch to -ln p of each byte, `[batch, length]`."""
-    for _, message in registered(MODELS, config.family):
-        raise ValueError(f"model.family: {message}")
+    if problem := registry.problem(MODELS, config.family):
+        raise ValueError(f"model.family: {problem}")
     model = registry.lookup(MODELS, config.family)(config.model)
 
     def losses(params, batch):

@@ -174,10 +174,10 @@ def _existing(source: Given) -> Iterator[str]:
         if path == STANDARD_INPUT:
             path = "/dev/stdin"
         paths = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
-        for found in paths:
-            mode = os.stat(found).st_mode
+        for existing in paths:
+            mode = os.stat(existing).st_mode
             if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-                yield found
+                yield existing
 
 
 def _overlap(output: Given, path: str, source: Given, read: str) -> str | None:

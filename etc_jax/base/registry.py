@@ -26,6 +26,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from etc_jax.base.suggestions import suggestion
+
 T = TypeVar("T")
 
 _TABLES: dict[str, dict[str, Any]] = {}
@@ -116,6 +118,23 @@ def lookup(kind: str, name: str) -> Any:
             + (how_to_import(name) or ", and others by --plugin=MODULE")
         )
     return table[name]
+
+
+def problem(kind: str, name: Any) -> str | None:
+    """Why a value is no name that is registered; None if it is one."""
+    if not isinstance(name, str):
+        return f"is {name!r}; expected a string"
+    try:
+        lookup(kind, name)
+    except KeyError:
+        return unknown(kind, name, names(kind))
+    return None
+
+
+def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
+    """The message that a name is not registered, and which may be meant."""
+    hint = f"{suggestion(name, valid)}{how_to_import(name)}"
+    return f"no {kind.replace('_', ' ')} named {name!r}; {hint}"
 
 
 def import_named(name: str) -> None:
@@ -211,8 +230,8 @@ def name_of(kind: str, obj: Any) -> str:
     for name in names(kind):
         if _TABLES[kind][name] is obj:
             return name
-    said = getattr(obj, "__name__", repr(obj))
-    raise ValueError(f"{said} is no registered {kind.replace('_', ' ')}")
+    label = getattr(obj, "__name__", repr(obj))
+    raise ValueError(f"{label} is no registered {kind.replace('_', ' ')}")
 
 
 def _import(module: str | None) -> None:
@@ -231,14 +250,14 @@ def _import_plugins() -> None:
     waiting = _waiting_plugins()
     while waiting:
         # Taken out before its import, which may ask for names.
-        found = waiting.pop()
+        entry = waiting.pop()
         try:
-            importlib.import_module(found.module)
+            importlib.import_module(entry.module)
         except Exception as error:  # code of others may raise anything
-            waiting.append(found)
-            of = f" of {found.dist.name}" if found.dist else ""
+            waiting.append(entry)
+            of = f" of {entry.dist.name}" if entry.dist else ""
             raise PluginError(
-                f"the entry point {found.name}{of} names the module {found.module}, "
+                f"the entry point {entry.name}{of} names the module {entry.module}, "
                 f"which cannot be imported: {type(error).__name__}: {error}; repair or "
                 "uninstall the package"
             ) from error

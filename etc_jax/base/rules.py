@@ -166,7 +166,7 @@ def shown(value: Any) -> str:
     if isinstance(value, dict | list) and len(value) > 3:
         return f"a {type(value).__name__} of {len(value)}"
     try:
-        given = repr(value)
+        text = repr(value)
     except (ValueError, RecursionError):  # a number of too many digits; too deep
         return f"a {type(value).__name__} that cannot be shown"
-    return given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

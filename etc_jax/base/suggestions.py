@@ -10,9 +10,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     A name that begins with the misspelt one is nearer than all others; capital letters
     and the dashes of a flag do not count.
     """
-    plain = {known.lstrip("-").lower(): known for known in sorted(names, reverse=True)}
+    plain = {valid.lstrip("-").lower(): valid for valid in sorted(names, reverse=True)}
     typed = name.lstrip("-").lower()
-    near = sorted(known for known in plain if typed and known.startswith(typed))
+    near = sorted(valid for valid in plain if typed and valid.startswith(typed))
     near = near or difflib.get_close_matches(typed, plain, n=1, cutoff=0.65)
     return f"did you mean {plain[near[0]]!r}?" if near else ""
 

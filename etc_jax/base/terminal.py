@@ -23,7 +23,7 @@ CONTROL = re.compile(
 
 def printable(text: str) -> str:
     """The text with an escape for each such character, as JSON spells it: \\u001b."""
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def in_shell(text: str) -> str:

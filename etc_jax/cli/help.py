@@ -48,20 +48,20 @@ def help_of(values: Mapping[str, Any], path: str) -> str:
     name, *rest = path.split(".")
     if name not in sections:
         raise NoFieldError(f"no section {name!r}; {suggestion(name, sections)}")
-    cls, found = sections[name], values.get(name, {})
+    cls, section = sections[name], values.get(name, {})
     for number, name in enumerate(rest, start=1):
-        hints = hints_of(cls, found)
+        hints = hints_of(cls, section)
         fields = {field.name: field for field in dataclasses.fields(cls)}
         if name not in fields:
             raise NoFieldError(f"no field {path!r}; {suggestion(name, fields)}")
-        inner = found.get(name, default_of(fields[name]))
+        inner = section.get(name, default_of(fields[name]))
         if not dataclasses.is_dataclass(hints[name]):
             if number < len(rest):
                 raise NoFieldError(f"no field {path!r}; {name} has no fields")
             text = texts_of(cls).get(name, "")
             return _field(path, hints[name], text, inner, default_of(fields[name]))
-        cls, found = hints[name], inner
-    return "\n".join(_lines(cls, found, path, with_texts=True))
+        cls, section = hints[name], inner
+    return "\n".join(_lines(cls, section, path, with_texts=True))
 
 
 def _field(path: str, hint: Any, text: str, value: Any, default: Any) -> str:
@@ -108,10 +108,10 @@ def _shown(value: Any) -> str:
 
 def _choices(path: str, hint: Any) -> tuple[Any, ...]:
     if path in config_kinds.NAMES:
-        found = (
+        choices = (
             name for kind in config_kinds.NAMES[path] for name in registry.names(kind)
         )
-        return tuple(sorted(set(found)))
+        return tuple(sorted(set(choices)))
     members = typing.get_args(hint) or ()
     if typing.get_origin(hint) is Literal:
         return members

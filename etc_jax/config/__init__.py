@@ -30,7 +30,6 @@ from etc_jax.config.sections import (
     OptimizerConfig,
     ScheduleConfig,
     TrainConfig,
-    registered,
 )
 from etc_jax.config.upgrades import upgraded
 from etc_jax.sharding import MeshConfig
@@ -228,19 +227,17 @@ def _model_class(family: Any, problems: list[Problem]) -> type | None:
         known = ", ".join(registry.names("model_config"))
         problems.append(("model.family", f"is required; there are: {known}"))
         return None
-    if not isinstance(family, str):
-        problems.append(("model.family", f"is {family!r}; expected a string"))
-        return None
-    if wrong := [message for _, message in registered("model_config", family)]:
-        problems.append(("model.family", wrong[0]))
+    if problem := registry.problem("model_config", family):
+        problems.append(("model.family", problem))
         return None
     return registry.lookup("model_config", family)
 
 
 def _data_class(source: Any, problems: list[Problem]) -> type:
-    if (cls := config_kinds.data_section(source)) is None:
-        problems.append(("data.source", config_kinds.source_problem(source)))
-    return cls or DataConfig
+    if problem := registry.problem("source_config", source):
+        problems.append(("data.source", problem))
+        return DataConfig
+    return registry.lookup("source_config", source)
 
 
 def _objective_class(

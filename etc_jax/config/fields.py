@@ -109,13 +109,13 @@ def build(cls: type, values: Any, path: str, problems: list[Problem]) -> Any:
         problems.append((path, f"is {values!r}; expected a section with fields"))
         return None
     hints = hints_of(cls, values)
-    known = [f.name for f in dataclasses.fields(cls) if f.init]
+    names = [f.name for f in dataclasses.fields(cls) if f.init]
     bad: set[str] = set()
     arguments: dict[str, Any] = {}
     for name, value in values.items():
         where = f"{path}.{name}"
-        if name not in known:
-            problems.append((where, f"unknown key; {suggestion(name, known)}"))
+        if name not in names:
+            problems.append((where, f"unknown key; {suggestion(name, names)}"))
             continue
         before = len(problems)
         try:
@@ -152,8 +152,8 @@ def _construct(
     except ValueError as error:  # the class checks itself when it is made
         problems.append((path, str(error)))
         return None
-    found = section.problems() if hasattr(section, "problems") else ()
-    problems.extend((f"{path}.{f}", m) for f, m in found if f not in bad)
+    field_problems = section.problems() if hasattr(section, "problems") else ()
+    problems.extend((f"{path}.{f}", m) for f, m in field_problems if f not in bad)
     return section
 
 

@@ -95,10 +95,10 @@ def known_sections(kind: str) -> dict[str, type]:
         names = registry.names("source_config")
         return {name: registry.lookup("source_config", name) for name in names}
     names = registry.names("objective_config")
-    found = {name: registry.lookup("objective_config", name) for name in names}
+    sections = {name: registry.lookup("objective_config", name) for name in names}
     for name in registry.names("learner"):
-        found[name] = registry.lookup("learner", name).section
-    return found
+        sections[name] = registry.lookup("learner", name).section
+    return sections
 
 
 def shown(kind: str, first: type, name: str) -> dict[str, Any]:
@@ -111,27 +111,22 @@ def shown(kind: str, first: type, name: str) -> dict[str, Any]:
 
 def objective_problem(name: Any) -> str | None:
     """Why a name is of no objective and no data set; None if it is."""
-    if not isinstance(name, str):
-        return f"is {name!r}; expected a string"
-    if is_objective(name):
+    if isinstance(name, str) and is_objective(name):
         return None
-    if name in FORMERLY:
+    if isinstance(name, str) and name in FORMERLY:
         return f"is {name!r}, which is a format of inputs now; set {FORMERLY[name]!r}"
-    try:
-        registry.lookup("data_set", name)
-    except KeyError:
-        known = {*registry.names("objective"), *registry.names("data_set")}
-        known -= {ANY_DATA_SET}
-        near = suggestion(name, known)
-        return f"no objective named {name!r}; {near}{registry.how_to_import(name)}"
-    return None
+    problem = registry.problem("data_set", name)
+    if problem is None or not isinstance(name, str):
+        return problem
+    names = {*registry.names("objective"), *registry.names("data_set")}
+    return registry.unknown("objective", name, names - {ANY_DATA_SET})
 
 
 def name_in(values: Mapping[str, Any], section: str) -> Any:
-    """The name that a section of `KEYS` goes by, its default where none is given."""
+    """The name that a section of `KEYS` goes by, its default where none is named."""
     fields = values.get(section, {})
-    given = fields if isinstance(fields, Mapping) else {}
-    return given.get(KEYS[section], DEFAULT_NAMES.get(section))
+    named = fields if isinstance(fields, Mapping) else {}
+    return named.get(KEYS[section], DEFAULT_NAMES.get(section))
 
 
 def foreign_fields(kind: str, cls: type) -> set[str]:
@@ -176,10 +171,10 @@ def _unused(
 ) -> Iterator[Problem]:
     """Values that would be left out in silence, and fields that nothing has."""
     owners: dict[str, dict[str, Any]] = {}
-    for known, section in known_sections(kind).items():
+    for section_name, section in known_sections(kind).items():
         # A learner is known as "openkp/structured": the data set is meant, unless it
         # is this one, whose field is of another format.
-        owner, _, format = known.partition("/")
+        owner, _, format = section_name.partition("/")
         owner = f"{owner} in format {format}" if owner == name else owner
         for field, default in default_dict(section).items():
             owners.setdefault(field, {})[owner] = _plain(default)
@@ -187,8 +182,8 @@ def _unused(
         if (moved := MOVED.get(f"{kind}.{field}")) is not None:
             yield f"{kind}.{field}", f"has moved: set {moved.format(value)}"
         elif field not in owners:
-            near = suggestion(field, field_names(cls))
-            yield f"{kind}.{field}", f"unknown key; {near}"
+            hint = suggestion(field, field_names(cls))
+            yield f"{kind}.{field}", f"unknown key; {hint}"
         elif _plain(value) not in owners[field].values():
             yield (
                 f"{kind}.{field}",
@@ -242,19 +237,3 @@ def read_at_once(config: Any) -> tuple[str, int] | None:
 
 def _format_of(config: Any) -> str:
     return config.data.format or config.model.formats[0]
-
-
-def data_section(source: Any) -> type | None:
-    """The dataclass of a source; None if there is none of the name."""
-    try:
-        return registry.lookup("source_config", source)
-    except (KeyError, TypeError):
-        return None
-
-
-def source_problem(source: Any) -> str:
-    """Why a source is none."""
-    known = list(registry.names("source_config"))
-    near = suggestion(str(source), known)
-    how = registry.how_to_import(str(source))
-    return f"is {source!r}; expected one of {', '.join(known)}; {near}{how}"

@@ -7,17 +7,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax.base import registry
 from etc_jax.base.rules import Problem, at_least, more_than, number, whole
-from etc_jax.base.suggestions import suggestion
-
-
-def registered(kind: str, name: str) -> Iterator[Problem]:
-    """The problem of a name that nothing is registered under."""
-    try:
-        registry.lookup(kind, name)
-    except KeyError:
-        near = suggestion(name, list(registry.names(kind)))
-        how = registry.how_to_import(name)
-        yield "name", f"no {kind} named {name!r}; {near}{how}"
 
 
 class Helper(NamedTuple):
@@ -226,7 +215,8 @@ class OptimizerConfig:
     adafactor: AdafactorConfig = AdafactorConfig()
 
     def problems(self) -> Iterator[Problem]:
-        yield from registered("optimizer", self.name)
+        if problem := registry.problem("optimizer", self.name):
+            yield "name", problem
         yield from at_least(0).problems(self, "weight_decay")
         yield from more_than(0).problems(self, "learning_rate", "eps", "clip_norm")
         yield from number(0, 1, "[)").problems(self, "b1", "b2")
@@ -290,7 +280,8 @@ class ScheduleConfig:
         return int(num_steps * self.warmup_steps + 1e-6)
 
     def problems(self) -> Iterator[Problem]:
-        yield from registered("schedule", self.name)
+        if problem := registry.problem("schedule", self.name):
+            yield "name", problem
         yield from at_least(0).problems(self, "warmup_steps", "end_value")
         if self.warmup_steps > 1 and self.warmup_steps % 1:
             yield (
@@ -425,8 +416,8 @@ class CheckpointConfig:
     def kept_by(self) -> str:
         """The fields that keep checkpoints, with their values."""
         fields = ("keep", "keep_best", "keep_every_steps")
-        given = [f for f in fields if getattr(self, f)]
-        return ", ".join(f"checkpoint.{f} = {getattr(self, f)}" for f in given)
+        set_fields = [f for f in fields if getattr(self, f)]
+        return ", ".join(f"checkpoint.{f} = {getattr(self, f)}" for f in set_fields)
 
     def problems(self) -> Iterator[Problem]:
         yield from at_least(1).problems(self, "every_steps", "keep", "keep_every_steps")

@@ -18,7 +18,7 @@ MOVED = {
 
 def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
     """A recorded config with the names of today; one of today is left as it is."""
-    made = dict(values)
+    upgraded_values = dict(values)
     objective, data = values.get("objective"), values.get("data")
     # What is no section is said where it is built.
     if isinstance(objective, Mapping):
@@ -26,10 +26,10 @@ def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
         name = objective.get("name")
         if isinstance(name, str) and name in FORMERLY:
             objective["name"] = FORMERLY[name]
-        made["objective"] = objective
+        upgraded_values["objective"] = objective
     if isinstance(data, Mapping) and "input_length" not in data:
-        made["data"] = _with_lengths(data, values.get("model"))
-    return made
+        upgraded_values["data"] = _with_lengths(data, values.get("model"))
+    return upgraded_values
 
 
 def _with_lengths(data: Mapping[str, Any], model: Any) -> dict[str, Any]:

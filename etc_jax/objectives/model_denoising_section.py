@@ -8,7 +8,7 @@ from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import Problem, at_least, number
-from etc_jax.config.sections import DataConfig, Helper, registered
+from etc_jax.config.sections import DataConfig, Helper
 from etc_jax.data.pretraining.denoising import Spans
 from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.objectives.masked_lm import MODELS
@@ -48,8 +48,9 @@ class ModelDenoisingConfig(MissingTextConfig):
     def sections_by_name(cls, values: Mapping[str, Any]) -> dict[str, type]:
         """See `config.fields.build`; {} where the family is none."""
         family = values.get("generator_family", cls.generator_family)
-        known = isinstance(family, str) and not list(registered("model_config", family))
-        return {"generator": registry.lookup("model_config", family)} if known else {}
+        if registry.problem("model_config", family):
+            return {}
+        return {"generator": registry.lookup("model_config", family)}
 
     @property
     def candidates(self) -> Spans:
@@ -92,8 +93,8 @@ class ModelDenoisingConfig(MissingTextConfig):
 
     def _generator_problems(self) -> Iterator[Problem]:
         family = self.generator_family
-        if wrong := [message for _, message in registered(MODELS, family)]:
-            yield "generator_family", wrong[0]
+        if problem := registry.problem(MODELS, family):
+            yield "generator_family", problem
         elif type(self.generator) is not registry.lookup("model_config", family):
             yield (
                 "generator",

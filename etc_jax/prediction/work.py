@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import tqdm
 
+from etc_jax.base import cores
 from etc_jax.data.workers import AHEAD_PER_WORKER, WorkerReader
 from etc_jax.prediction.answer_parts import Answer, Parts
 from etc_jax.prediction.inputs import Input, RecordReader
@@ -48,7 +48,7 @@ def workers_for(records: int, asked: int | None) -> int:
         return asked
     if records < FEW_RECORDS:
         return 0
-    return max(0, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
+    return max(0, min(MOST_WORKERS, cores.available() - 1))
 
 
 @contextlib.contextmanager

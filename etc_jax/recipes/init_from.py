@@ -25,10 +25,9 @@ from typing import Any, NamedTuple
 
 from etc_jax.base import registry
 from etc_jax.config import flat_items
-from etc_jax.config.fields import default_dict
-from etc_jax.config.kinds import data_section
+from etc_jax.config.fields import field_names
+from etc_jax.config.kinds import DEFAULT_NAMES
 from etc_jax.config.model_fields import is_free, must_agree
-from etc_jax.config.sections import registered
 from etc_jax.conversion.surgery.extend import targets_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
@@ -166,7 +165,7 @@ def _complete(
     """
     section = dict(_value(made, start.section) or {})
     here = {**section, "family": _value(made, start.family)}
-    if any(registered("model_config", str(here["family"]))):
+    if registry.problem("model_config", here["family"]):
         return  # is told where the config is built
     asked = made.get("checkpoint", {}) if start.section == "model" else {}
     changes = tuple(asked.get("init_from_changes") or ())
@@ -261,8 +260,10 @@ def _set_vocabulary(
       tokenizer: of the model, if it has one.
     """
     data = made.setdefault("data", {})
-    cls = data_section(data.get("source", "builtin"))
-    has_one = cls is not None and "tokenizer" in default_dict(cls)
+    source = data.get("source", DEFAULT_NAMES["data"])
+    has_one = not registry.problem("source_config", source) and (
+        "tokenizer" in field_names(registry.lookup("source_config", source))
+    )
     given = data.get("tokenizer") if has_one else None
     if has_one and given is None:
         data["tokenizer"] = found.get("tokenizer")

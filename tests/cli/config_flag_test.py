@@ -74,7 +74,7 @@ CASES = {
     "a file that gives nothing": (["--config=nothing.py"], "nothing.py gave None"),
     "a file without the function": (["--config=without.py"], "no function get_config"),
     "a record that is none": (["--config=broken.json"], "broken.json cannot be read"),
-    "a record of no model": (["--config=none.json"], "no model_config named 'etcet"),
+    "a record of no model": (["--config=none.json"], "no model config named 'etcet"),
     "a record with a variant": (["--config=none.json:x"], "without variants"),
 }
 

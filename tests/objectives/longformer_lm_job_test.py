@@ -141,5 +141,5 @@ def test_a_family_without_a_language_model_is_refused(text):
     values = config_lib.default_config("bert")
     values.objective.name = "causal_lm"
     values.data.update(source="bytes", paths=(text,), vocab_size=256)
-    with pytest.raises(ValueError, match="does not train .* no causal_lm_model named"):
+    with pytest.raises(ValueError, match="does not train .* no causal lm model named"):
         make_job(config_lib.from_config_dict(values))

@@ -183,7 +183,7 @@ def test_other_families_are_refused_with_those_there_are(of_bytes):
     config.objective.name = "masked_lm"
     config.data.update(source="bytes", paths=of_bytes["data__paths"])
     config = config_lib.from_config_dict(config)
-    with pytest.raises(ValueError, match="no masked_lm_model named 'etc'.* reformer"):
+    with pytest.raises(ValueError, match="no masked lm model named 'etc'.* reformer"):
         registry.lookup("objective", "masked_lm")(config, None)
 
 

@@ -396,6 +396,6 @@ def test_a_vocabulary_without_its_special_tokens_is_refused(
 
 @pytest.mark.usefixtures("never_compiled")
 def test_a_model_of_another_kind_is_refused(home, tmp_path):
-    message = r"objective seq2seq does not train model.family: no seq2seq_model named"
+    message = r"objective seq2seq does not train model.family: no seq2seq model named"
     model = {"family": "longformer", "model__num_heads": 2}
     refused(home, tmp_path, f"{message} 'longformer'", **model)

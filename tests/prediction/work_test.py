@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from etc_jax.base import cores
 from etc_jax.prediction import work
 from etc_jax.prediction.answer_parts import Answer, Parts
 from etc_jax.training.errors import UserError
@@ -39,7 +40,7 @@ def test_a_part_is_written_when_its_last_record_is_there(tmp_path):
 
 
 def test_workers_are_for_many_records(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr(cores, "available", lambda: 4)
     assert work.workers_for(199, None) == 0
     assert work.workers_for(200, None) == 3
     assert work.workers_for(5, 2) == 2

@@ -167,8 +167,7 @@ def _(bench):
 @mistake(
     25,
     "a kind of source that does not exist",
-    "data.source: is 'json'",
-    "builtin, byte_images, bytes, cache",
+    "data.source: no source config named 'json'",
     "did you mean 'jsonl'?",
 )
 def _(bench):

@@ -23,9 +23,9 @@ import numpy as np
 from etc_jax.base import registry, strict_json
 from etc_jax.base.whole_files import whole_folder
 from etc_jax.config.fields import build
-from etc_jax.config.sections import registered
 from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
+from etc_jax.data.digests import sha256_of
 
 MODEL = "model.json"
 PARAMS = "params.safetensors"
@@ -58,10 +58,8 @@ def model_config(section: Mapping[str, Any]) -> Any:
     """
     fields = dict(section)
     family = fields.pop("family", None)
-    if not isinstance(family, str):
-        raise ValueError(f"model.family is {family!r}; expected the name of one")
-    for _, message in registered("model_config", family):
-        raise ValueError(f"model.family: {message}")
+    if problem := registry.problem("model_config", family):
+        raise ValueError(f"model.family: {problem}")
     problems: list[tuple[str, str]] = []
     config = build(registry.lookup("model_config", family), fields, "model", problems)
     if problems:
@@ -137,7 +135,7 @@ def _write(part: pathlib.Path, params, config, report, files) -> None:
         "params": {
             "arrays": len(flat),
             "numbers": sum(a.size for a in flat.values()),
-            "sha256": _digest(part / PARAMS),
+            "sha256": sha256_of(part / PARAMS),
         },
         "files": {name: _sha256(content) for name, content in files.items()},
     }
@@ -170,11 +168,6 @@ def section_of(config: Any) -> dict[str, Any]:
       ValueError: see `family_of`.
     """
     return {"family": family_of(config), **dataclasses.asdict(config)}
-
-
-def _digest(path: pathlib.Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sha256(content: bytes) -> str:
@@ -258,7 +251,7 @@ def load(folder: str | os.PathLike) -> Native:
     path = folder / PARAMS
     if not path.is_file():
         raise ValueError(f"{path} does not exist; convert the model again")
-    if _digest(path) != about["params"]["sha256"]:
+    if sha256_of(path) != about["params"]["sha256"]:
         raise ValueError(
             f"{path} is not the file that {MODEL} was written for: its checksum "
             "differs; convert the model again"

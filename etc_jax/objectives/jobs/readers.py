@@ -10,7 +10,6 @@ from etils import epath
 
 from etc_jax.base import registry
 from etc_jax.config import Config
-from etc_jax.config.sections import registered
 from etc_jax.data import digests
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.schema import Schema
@@ -46,9 +45,9 @@ def module_of(kind: str, config: Config) -> type:
     Raises:
       ValueError: if the model's family has none.
     """
-    for _, message in registered(kind, config.family):
+    if problem := registry.problem(kind, config.family):
         raise ValueError(
-            f"objective {config.objective.name} does not train model.family: {message}"
+            f"objective {config.objective.name} does not train model.family: {problem}"
         )
     return registry.lookup(kind, config.family)
 
