@@ -4,7 +4,7 @@ The config is a `config.Config`, which is built of the sections, and then checke
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from etc_jax.base.rules import Problem
@@ -17,6 +17,22 @@ from etc_jax.sharding import DEFAULT_RULES, nearest_multiples
 MAX_BATCH_TOKENS = 1 << 28
 
 
+_LENGTHS = tuple(f"data.{field}" for field in LENGTHS)
+_Check = Callable[[Any], Iterator[Problem]]
+_CHECKS: list[tuple[tuple[str, ...], _Check]] = []
+
+
+def _reads(*fields: str) -> Callable[[_Check], _Check]:
+    """Decorator of a check, with the paths of the fields that it reads."""
+
+    def add(check: _Check) -> _Check:
+        _CHECKS.append((fields, check))
+        return check
+
+    return add
+
+
+@_reads("schedule.warmup_steps", "train.num_steps")
 def _warmup_fits(config: Any) -> Iterator[Problem]:
     total = config.train.num_steps
     warmup = config.schedule.warmup(total)
@@ -43,6 +59,7 @@ def batch_problem(rows: int, *lengths: int | None) -> str | None:
     )
 
 
+@_reads("train.batch_size", *_LENGTHS)
 def _batch_is_meant(config: Any) -> Iterator[Problem]:
     used = config_kinds.lengths_of(config) or LENGTHS
     lengths = (getattr(config.data, field) for field in used)
@@ -51,6 +68,7 @@ def _batch_is_meant(config: Any) -> Iterator[Problem]:
         yield "train.batch_size", problem
 
 
+@_reads("train.batch_size", "train.accumulation_steps", "mesh.data", "mesh.fsdp")
 def _batch_divides(config: Any) -> Iterator[Problem]:
     ways = max(config.mesh.data, 1) * config.mesh.fsdp
     micro = config.train.accumulation_steps
@@ -64,6 +82,7 @@ def _batch_divides(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads(*_LENGTHS, "data.cpc_long_length", "mesh.sequence")
 def _lengths_divide(config: Any) -> Iterator[Problem]:
     ways = config.mesh.sequence
     used = config_kinds.lengths_of(config) or LENGTHS
@@ -78,6 +97,7 @@ def _lengths_divide(config: Any) -> Iterator[Problem]:
             )
 
 
+@_reads("schedule.end_value", "optimizer.learning_rate")
 def _end_is_below_the_peak(config: Any) -> Iterator[Problem]:
     end, peak = config.schedule.end_value, config.optimizer.learning_rate
     if end > peak:
@@ -88,6 +108,7 @@ def _end_is_below_the_peak(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads("train.profile_start_step", "train.num_steps")
 def _profile_comes(config: Any) -> Iterator[Problem]:
     start, total = config.train.profile_start_step, config.train.num_steps
     if start is not None and start >= total:
@@ -98,6 +119,7 @@ def _profile_comes(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads("checkpoint.every_steps", "checkpoint.keep_best", "train.eval_every_steps")
 def _best_are_evaluated(config: Any) -> Iterator[Problem]:
     saves, evaluations = config.checkpoint.every_steps, config.train.eval_every_steps
     if config.checkpoint.keep_best and saves % evaluations:
@@ -109,6 +131,7 @@ def _best_are_evaluated(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads("model", "mesh.fsdp", "mesh.tensor")
 def _model_divides(config: Any) -> Iterator[Problem]:
     dims = {
         "num_heads": "heads",
@@ -131,6 +154,7 @@ def _model_divides(config: Any) -> Iterator[Problem]:
             )
 
 
+@_reads("model.vocab_size", "data.vocab_size", "checkpoint.init_from")
 def _vocabulary_fits(config: Any) -> Iterator[Problem]:
     rows = getattr(config.model, "vocab_size", None)
     if config.checkpoint.init_from is not None:
@@ -143,6 +167,7 @@ def _vocabulary_fits(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads("model.max_positions", "data.long_length", "data.global_length")
 def _positions_suffice(config: Any) -> Iterator[Problem]:
     rows = getattr(config.model, "max_positions", 0)
     for field in ("long_length", "global_length"):
@@ -155,6 +180,7 @@ def _positions_suffice(config: Any) -> Iterator[Problem]:
             )
 
 
+@_reads(*_LENGTHS, "model.max_length")
 def _sequence_fits(config: Any) -> Iterator[Problem]:
     model, read = config.model, None
     usual = "max_length", getattr(model, "max_length", None)
@@ -170,6 +196,7 @@ def _sequence_fits(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads("model", *_LENGTHS)
 def _model_fits(config: Any) -> Iterator[Problem]:
     # What a family of models asks of the rest, which this module need not know.
     check = getattr(config.model, "problems_with", None)
@@ -177,6 +204,7 @@ def _model_fits(config: Any) -> Iterator[Problem]:
         yield from check(config.objective, config.data)
 
 
+@_reads("objective.r3f.weight", "train.param_dtype")
 def _noise_is_kept(config: Any) -> Iterator[Problem]:
     r3f = getattr(config.objective, "r3f", None)
     if r3f and r3f.weight and config.train.param_dtype == "bfloat16":
@@ -187,6 +215,7 @@ def _noise_is_kept(config: Any) -> Iterator[Problem]:
         )
 
 
+@_reads(*_LENGTHS)
 def _lengths_are_used(config: Any) -> Iterator[Problem]:
     used = config_kinds.lengths_of(config)
     for field in LENGTHS if used else ():
@@ -200,6 +229,7 @@ def _lengths_are_used(config: Any) -> Iterator[Problem]:
             )
 
 
+@_reads("data.source", "objective.name")
 def _objective_has_its_data(config: Any) -> Iterator[Problem]:
     name, source = config.objective.name, config.data.source
     reads = config.objective.reads
@@ -216,45 +246,6 @@ def _objective_has_its_data(config: Any) -> Iterator[Problem]:
     )
 
 
-_LENGTHS = tuple(f"data.{field}" for field in LENGTHS)
-# (what it reads, the check).
-_CROSS_CHECKS = (
-    (("schedule.warmup_steps", "train.num_steps"), _warmup_fits),
-    (
-        ("train.batch_size", "train.accumulation_steps", "mesh.data", "mesh.fsdp"),
-        _batch_divides,
-    ),
-    (
-        ("train.batch_size", *_LENGTHS),
-        _batch_is_meant,
-    ),
-    (("schedule.end_value", "optimizer.learning_rate"), _end_is_below_the_peak),
-    (("train.profile_start_step", "train.num_steps"), _profile_comes),
-    (
-        ("checkpoint.every_steps", "checkpoint.keep_best", "train.eval_every_steps"),
-        _best_are_evaluated,
-    ),
-    (("model", "mesh.fsdp", "mesh.tensor"), _model_divides),
-    (
-        (*_LENGTHS, "data.cpc_long_length", "mesh.sequence"),
-        _lengths_divide,
-    ),
-    (
-        ("model.vocab_size", "data.vocab_size", "checkpoint.init_from"),
-        _vocabulary_fits,
-    ),
-    (
-        ("model.max_positions", "data.long_length", "data.global_length"),
-        _positions_suffice,
-    ),
-    ((*_LENGTHS, "model.max_length"), _sequence_fits),
-    (("model", *_LENGTHS), _model_fits),
-    (_LENGTHS, _lengths_are_used),
-    (("objective.r3f.weight", "train.param_dtype"), _noise_is_kept),
-    (("data.source", "objective.name"), _objective_has_its_data),
-)
-
-
 def cross_problems(config: Any, bad: set[str]) -> Iterator[Problem]:
     """What is wrong between sections.
 
@@ -263,7 +254,7 @@ def cross_problems(config: Any, bad: set[str]) -> Iterator[Problem]:
       bad: paths of fields that are in error already; a check that reads one is left
         out.
     """
-    for fields, check in _CROSS_CHECKS:
+    for fields, check in _CHECKS:
         if not bad.intersection(fields):
             yield from (p for p in check(config) if p[0] not in bad)
     if not any(path.startswith(("objective.", "data.")) for path in bad):

@@ -411,19 +411,19 @@ def given_values(arg: str, *known: str) -> tuple[str, dict[str, str]]:
     Raises:
       ValueError: if a name is not known, is given twice, or has no value.
     """
-    names, found = [], {}
+    names, values = [], {}
     for text in arg.split(",") if arg else []:
         name, sign, value = text.partition("=")
         if not sign:
             names.append(text)
             continue
-        if name not in known or name in found or not value:
+        if name not in known or name in values or not value:
             raise ValueError(
                 f"{text!r} in {arg!r}; expected one value each of "
                 f"{', '.join(f'{x}=' for x in known)}, and no comma in it"
             )
-        found[name] = value
-    return ",".join(names), found
+        values[name] = value
+    return ",".join(names), values
 
 
 def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningRecipe]:
@@ -441,13 +441,19 @@ def given_windows(arg: str, setting: FinetuningRecipe) -> tuple[str, FinetuningR
     Raises:
       ValueError: if it is no whole number above 0, or given twice.
     """
-    rest, given = given_values(arg, "windows")
-    if not given:
-        return rest, setting
-    number = given["windows"]
-    if not number.isdecimal() or int(number) == 0:
-        raise ValueError(
-            f"{arg!r} says windows={number}; expected one whole number, the windows "
-            "that `etc-jax prepare` counted"
-        )
-    return rest, dataclasses.replace(setting, num_examples=int(number))
+    names, values = given_values(arg, "windows")
+    if not values:
+        return names, setting
+    number = positive("windows", values["windows"], "those `etc-jax prepare` counted")
+    return names, dataclasses.replace(setting, num_examples=number)
+
+
+def positive(name: str, text: str, meaning: str) -> int:
+    """A number in the argument of a config file.
+
+    Raises:
+      ValueError: if it is no whole number above 0.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{name}={text}; expected one whole number above 0, {meaning}")
+    return int(text)

@@ -61,13 +61,13 @@ class PreparedConfig(NamedTuple):
 
     Attributes:
       config: of the run.
-      given: values of the argument by name.
+      values: those of the argument, by name.
       cache: the prepared folder; None without one.
       task: the data set with the options of the cache; None without one.
     """
 
     config: ml_collections.ConfigDict
-    given: dict[str, str]
+    values: dict[str, str]
     cache: WindowCache | None
     task: Task | None
 
@@ -98,46 +98,41 @@ def config_of_variants(
       ValueError: if a variant or value is not known, or does not go with the others.
       OSError: if a folder is not there.
     """
-    names, given = recipes.given_values(
+    names, values = recipes.given_values(
         arg, "prepared", "dev", "held_back", "from", "epochs", *more
     )
     families = tuple(x for x in FAMILIES if x != ETC or etc_lengths is not None)
     chosen = config_lib.variants(names, families, ("tiny",))
-    cache = WindowCache.open(given["prepared"]) if "prepared" in given else None
-    if cache is None and (alone := given.keys() & {*_NEED_CACHE, *more}):
+    cache = WindowCache.open(values["prepared"]) if "prepared" in values else None
+    if cache is None and (alone := values.keys() & {*_NEED_CACHE, *more}):
         raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
-    family, model = _model(chosen, given.get("from"), cache)
-    task = None
+    family, model = _model(chosen, values.get("from"), cache)
+    task, lengths = None, (etc_lengths or {}) if family == ETC else lengths
     if cache is not None:
         task = find_task(cache.task, cache.format).with_texts(cache.input_options)
-    setting = setting_of(task)
-    epochs = _epochs(given.get("epochs"), setting.epochs)
-    setting = dataclasses.replace(setting, epochs=epochs)
-    lengths = (etc_lengths or {}) if family == ETC else lengths
-    if cache is not None:
         lengths = {cache.schema.lengths[axis]: n for axis, n in cache.sizes.items()}
-        setting = dataclasses.replace(setting, num_examples=cache.num_windows)
+    setting = _of_values(setting_of(task), cache, values)
     config = setting.config(model, family=family, **lengths)
     every = max(1, config.train.num_steps // EVALUATIONS)
     config.train.update(log_every_steps=every, eval_every_steps=every)
     config.checkpoint.every_steps = every
     config.schedule.name = "linear"
-    parts = config.checkpoint.init_from_only
-    if "from" in given:
-        parts = recipes.encoder_parts(model) if reads_pooler else parts
-        config.checkpoint.update(init_from=given["from"], init_from_only=parts)
-    else:
+    if "from" not in values:
         config.checkpoint.init_from_only = ()
+    else:
+        config.checkpoint.init_from = values["from"]
+        if reads_pooler:
+            config.checkpoint.init_from_only = recipes.encoder_parts(model)
     if "tiny" in chosen:
         recipes.scale_down(config, num_steps=tiny_steps)
         config.schedule.warmup_steps = tiny_steps // 10
     if cache is not None:
-        _take_data(config, cache, given)
-    if "dev" in given:
+        _take_data(config, cache, values)
+    if "dev" in values:
         config.checkpoint.update(
             best_metric=f"official_{task.measure}", best_is="highest"
         )
-    return PreparedConfig(config, given, cache, task)
+    return PreparedConfig(config, values, cache, task)
 
 
 def config_of_texts(
@@ -184,22 +179,28 @@ def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
     return family, dataclasses.replace(FAMILIES[family], **changes)
 
 
-def _epochs(text: str | None, usual: int) -> int:
-    if text is None:
-        return usual
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"epochs={text}; expected a whole number above 0")
-    return int(text)
+def _of_values(
+    setting: recipes.FinetuningRecipe,
+    cache: WindowCache | None,
+    values: Mapping[str, str],
+) -> recipes.FinetuningRecipe:
+    """A setting with the inputs of the cache and the epochs that are asked for."""
+    if cache is not None:
+        setting = dataclasses.replace(setting, num_examples=cache.num_windows)
+    if "epochs" in values:
+        epochs = recipes.positive("epochs", values["epochs"], "passes over the inputs")
+        setting = dataclasses.replace(setting, epochs=epochs)
+    return setting
 
 
 def _take_data(
-    config: ml_collections.ConfigDict, cache: WindowCache, given: Mapping[str, str]
+    config: ml_collections.ConfigDict, cache: WindowCache, values: Mapping[str, str]
 ) -> None:
     """Takes over what the prepared inputs decide of a config."""
     config.data.update(
-        paths=(given["prepared"],),
-        held_back_paths=(given.get("held_back", given["prepared"]),),
-        held_back_files=(given["dev"],) if "dev" in given else (),
+        paths=(values["prepared"],),
+        held_back_paths=(values.get("held_back", values["prepared"]),),
+        held_back_files=(values["dev"],) if "dev" in values else (),
         input_options=cache.input_options,
         format=cache.format,
     )

@@ -53,7 +53,7 @@ SETTING = recipes.FinetuningRecipe(
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     made = prepared_recipes.config_of_texts(arg, SETTING, more=("class_weights",))
-    if (weights := made.given.get("class_weights")) is not None:
+    if (weights := made.values.get("class_weights")) is not None:
         if weights != "balanced":
             raise ValueError(f"class_weights={weights}; expected balanced")
         balanced = _balanced(made.cache, len(made.task.classes))

@@ -57,7 +57,7 @@ def get_config(arg: str = ""):
     made = prepared_recipes.config_of_variants(
         arg, _setting, lengths=LENGTHS, etc_lengths=ETC_LENGTHS
     )
-    if "dev" in made.given and made.task.options.unanswerable:
+    if "dev" in made.values and made.task.options.unanswerable:
         made.config.checkpoint.best_metric = "official_best_f1"
     return made.config
 
