@@ -147,19 +147,19 @@ class Given(NamedTuple):
         return f"{self.flag}={self.value}" if self.flag else self.value
 
 
-def collision(given: Iterable[Given]) -> str | None:
+def collision(arguments: Iterable[Given]) -> str | None:
     """Which output of a command would destroy one of its inputs; None if none would.
 
     Files and folders are compared as the system does: links, hard links and other
     spellings are the same file. Inputs that do not exist are names of other things.
 
     Args:
-      given: all paths of a command line.
+      arguments: all paths of a command line.
     """
     writes = {Use.WRITE, Use.ADD}
-    given = list(given)
-    inputs = [one for one in given if one.argument.use not in writes]
-    outputs = [one for one in given if one.argument.use in writes]
+    arguments = list(arguments)
+    inputs = [one for one in arguments if one.argument.use not in writes]
+    outputs = [one for one in arguments if one.argument.use in writes]
     for output, source in itertools.product(outputs, inputs):
         for path in output.argument.paths(output.value):
             for read in _existing(source):

@@ -73,13 +73,13 @@ def read(name: str, changes: Sequence[str] = ()) -> ml_collections.ConfigDict:
     """
     typed = (change.removeprefix(f"{_FLAG}.").partition("=") for change in changes)
     _import_named({path: value for path, _, value in typed})
-    place, colon, variant = name.partition(":")
-    if place.endswith(".json"):
+    source, colon, variant = name.partition(":")
+    if source.endswith(".json"):
         if colon:
-            raise ConfigFlagError(f"{place} is a record, without variants; got {name}")
-        config = _of_record(pathlib.Path(place))
+            raise ConfigFlagError(f"{source} is a record, without variants; got {name}")
+        config = _of_record(pathlib.Path(source))
     else:
-        config = _called(module_of(place), [variant] if colon else [])
+        config = _called(module_of(source), [variant] if colon else [])
         _import_named(config_lib.flat_items(config.to_dict()))
     return _changed(config, changes)
 
@@ -97,16 +97,16 @@ def help_of(name: str) -> str:
     Raises:
       ConfigFlagError: if there is no such config.
     """
-    place = name.partition(":")[0]
-    if place.endswith(".json"):
+    source = name.partition(":")[0]
+    if source.endswith(".json"):
         raise ConfigFlagError(
-            f"{place} is a record, without a text; see --print_config"
+            f"{source} is a record, without a text; see --print_config"
         )
-    module = module_of(place)
+    module = module_of(source)
     texts = [inspect.getdoc(x) for x in (module, module.get_config)]
-    known = _variants(module.get_config)
-    if known is not None:
-        texts.append(f"Variants: {', '.join(known) or 'none'}")
+    names = _variants(module.get_config)
+    if names is not None:
+        texts.append(f"Variants: {', '.join(names) or 'none'}")
     return "\n\n".join(text for text in texts if text)
 
 
@@ -117,31 +117,31 @@ def _variants(get_config: Callable) -> tuple[str, ...] | None:
     try:
         get_config("?")
     except config_lib.VariantError as error:
-        return error.known
+        return error.names
     except Exception:  # the file reads its argument in a way of its own
         return None
     return None
 
 
-def module_of(place: str) -> ModuleType:
+def module_of(source: str) -> ModuleType:
     """The module with get_config() that a name, a file or a path of a module means.
 
     Raises:
       ConfigFlagError: naming those like it, if there is none.
     """
-    if place.endswith(".py") or "/" in place:
-        module = _of_file(pathlib.Path(place))
-    elif "." in place:
-        module = _imported(place, place)
-    elif place in modules():
-        module = _imported(modules()[place], place)
+    if source.endswith(".py") or "/" in source:
+        module = _of_file(pathlib.Path(source))
+    elif "." in source:
+        module = _imported(source, source)
+    elif source in modules():
+        module = _imported(modules()[source], source)
     else:
         raise ConfigFlagError(
-            f"there is no config {place!r}; {suggestion(place, names())} A file is "
+            f"there is no config {source!r}; {suggestion(source, names())} A file is "
             "named with .py; --help names all"
         )
     if not hasattr(module, "get_config"):
-        raise ConfigFlagError(f"{place} has no function get_config()")
+        raise ConfigFlagError(f"{source} has no function get_config()")
     return module
 
 
@@ -160,7 +160,7 @@ def _of_file(path: pathlib.Path) -> ModuleType:
     return module
 
 
-def _imported(module: str, place: str) -> ModuleType:
+def _imported(module: str, source: str) -> ModuleType:
     try:
         return _guarded(lambda: importlib.import_module(module), None)
     except ConfigFlagError as error:
@@ -169,7 +169,7 @@ def _imported(module: str, place: str) -> ModuleType:
             f"{missing.name}."
         ):
             raise ConfigFlagError(
-                f"there is no module {place}; a file is named with .py"
+                f"there is no module {source}; a file is named with .py"
             ) from missing
         raise
 
@@ -205,8 +205,8 @@ def _guarded(call: Callable[[], Any], path: pathlib.Path | None) -> Any:
         raise ConfigFlagError(f"{where}: {error.msg}") from error
     except Exception as error:
         kind, frames = type(error).__name__, traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if path and pathlib.Path(f.filename) == path]
-        frame = (own or frames)[-1]
+        of_file = [f for f in frames if path and pathlib.Path(f.filename) == path]
+        frame = (of_file or frames)[-1]
         where = f"{frame.filename}:{frame.lineno}: {kind}"
         lines = "; ".join(str(error).split("\n"))
         raise ConfigFlagError(f"{where}: {lines}") from error
@@ -250,9 +250,9 @@ def _changed(
 def _check_field(config: ml_collections.ConfigDict, path: str) -> None:
     section = config
     for name in path.split("."):
-        known = section if isinstance(section, ml_collections.ConfigDict) else {}
-        if name not in known:
-            raise ConfigFlagError(f"no field {path!r}; {suggestion(name, known)}")
+        fields = section if isinstance(section, ml_collections.ConfigDict) else {}
+        if name not in fields:
+            raise ConfigFlagError(f"no field {path!r}; {suggestion(name, fields)}")
         section = section[name]
 
 

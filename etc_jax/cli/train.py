@@ -164,7 +164,7 @@ def _completed(values, args: argparse.Namespace) -> dict[str, Any]:
     paths = {path.removeprefix("--config.").partition("[")[0] for path in typed}
     return init_from.completed(
         values,
-        said=variants | paths,
+        explicit=variants | paths,
         override=args.override_model,
         workdir=args.workdir,
     )

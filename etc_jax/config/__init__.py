@@ -39,11 +39,11 @@ class VariantError(ValueError):
     """The argument of a config names no variant, or some that do not go together.
 
     Attributes:
-      known: the variants that there are.
+      names: the variants that there are.
     """
 
-    def __init__(self, message: str, known: Sequence[str]):
-        self.known = tuple(known)
+    def __init__(self, message: str, names: Sequence[str]):
+        self.names = tuple(names)
         super().__init__(message)
 
 
@@ -224,8 +224,8 @@ def _classes(
 
 def _model_class(family: Any, problems: list[Problem]) -> type | None:
     if family is None:
-        known = ", ".join(registry.names("model_config"))
-        problems.append(("model.family", f"is required; there are: {known}"))
+        families = ", ".join(registry.names("model_config"))
+        problems.append(("model.family", f"is required; there are: {families}"))
         return None
     if problem := registry.problem("model_config", family):
         problems.append(("model.family", problem))
@@ -378,23 +378,23 @@ def variants(arg: str, *groups: Sequence[str], flags: Sequence[str] = ()) -> set
       VariantError: naming what there is, if a name is not known, given twice, or at
         odds with another.
     """
-    given = arg.split(",") if arg else []
+    chosen = arg.split(",") if arg else []
     # A name may be in several groups.
-    known = list(dict.fromkeys([*itertools.chain(*groups), *flags]))
-    for name in given:
-        if name not in known:
+    names = list(dict.fromkeys([*itertools.chain(*groups), *flags]))
+    for name in chosen:
+        if name not in names:
             raise VariantError(
-                f"no variant {name!r} of this config; {suggestion(name, known)}",
-                known,
+                f"no variant {name!r} of this config; {suggestion(name, names)}",
+                names,
             )
-    if len(set(given)) < len(given):
-        raise VariantError(f"a variant is given twice in {arg!r}", known)
+    if len(set(chosen)) < len(chosen):
+        raise VariantError(f"a variant is given twice in {arg!r}", names)
     for group in groups:
-        if len(both := [name for name in given if name in group]) > 1:
+        if len(both := [name for name in chosen if name in group]) > 1:
             raise VariantError(
-                f"the variants {', '.join(both)} exclude each other", known
+                f"the variants {', '.join(both)} exclude each other", names
             )
-    return set(given)
+    return set(chosen)
 
 
 def identity(config: Config) -> dict[str, Any]:

@@ -221,10 +221,10 @@ def _lengths_are_used(config: Any) -> Iterator[Problem]:
     for field in LENGTHS if used else ():
         length, usual = getattr(config.data, field), getattr(DataConfig, field)
         if field not in used and length != usual:
-            known = " and ".join(f"data.{name}" for name in used)
+            lengths = " and ".join(f"data.{name}" for name in used)
             yield (
                 f"data.{field}",
-                f"is {length}, but inputs of this run have another length: {known}; "
+                f"is {length}, but inputs of this run have another length: {lengths}; "
                 "set that, and leave this one out",
             )
 
@@ -235,9 +235,9 @@ def _objective_has_its_data(config: Any) -> Iterator[Problem]:
     reads = config.objective.reads
     if not reads or config.data.gives in reads:
         return
-    known = config_kinds.known_sections("data").items()
-    can = [other for other, section in known if section.gives in reads]
-    hints = {section.hint for other, section in known if other in can}
+    sources = config_kinds.known_sections("data").items()
+    can = [other for other, section in sources if section.gives in reads]
+    hints = {section.hint for other, section in sources if other in can}
     hint = "".join(f", {hint}" for hint in sorted(hints) if hint)
     yield (
         "data.source",

@@ -159,10 +159,10 @@ def build_section(
         fields = {name: value for name, value in fields.items() if name != "family"}
     elif section in KEYS:
         name = name_in(values, section)
-        own = {field: x for field, x in fields.items() if field in field_names(cls)}
-        others = {field: x for field, x in fields.items() if field not in own}
-        problems += _unused(section, cls, name, others) if others else ()
-        fields = {**own, KEYS[section]: name}
+        unused = {x: value for x, value in fields.items() if x not in field_names(cls)}
+        problems += _unused(section, cls, name, unused) if unused else ()
+        fields = {x: value for x, value in fields.items() if x not in unused}
+        fields[KEYS[section]] = name
     return build(cls, fields, section, problems)
 
 

@@ -17,7 +17,6 @@ gives them. If it does, and no shape shows the field, both must agree; with
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -57,7 +56,7 @@ class _Start(NamedTuple):
 def completed(
     values: Mapping[str, Any],
     *,
-    said: Collection[str] = (),
+    explicit: Collection[str] = (),
     override: bool = False,
     workdir: os.PathLike | str | None = None,
 ) -> dict[str, Any]:
@@ -65,9 +64,9 @@ def completed(
 
     Args:
       values: of the sections, as a config file and a command line give them.
-      said: dotted paths of those that the command line gives, by name or by a variant
-        of the file.
-      override: fields that are said may differ from those there.
+      explicit: dotted paths of those that the command line sets, by name or by a
+        variant of the file.
+      override: fields that are set explicitly may differ from those of the model.
       workdir: of the run; where it has begun, the models are those of its record, and
         the folders that it started from are needed no more.
 
@@ -76,21 +75,21 @@ def completed(
 
     Raises:
       UserError: if there is no model, it is of no use to the config, or a field that is
-        said differs there.
+        set explicitly differs there.
     """
-    made = copy.deepcopy(dict(values))
-    starts = list(_starts(made))
+    config = copy.deepcopy(dict(values))
+    starts = list(_starts(config))
     record = workdir_lib.recorded(workdir) if starts and workdir is not None else {}
     for start in starts:
         if _value(record, start.field) == start.folder:
-            _complete(made, _recorded(record, start), start, said, None)
-            _set_vocabulary(made, said, record["data"])
+            _complete(config, _recorded(record, start), start, explicit, None)
+            _set_vocabulary(config, explicit, record["data"])
             continue
         try:
-            _start(made, start, said, override)
+            _start(config, start, explicit, override)
         except (ValueError, OSError) as error:
             raise UserError(f"{start.field}: {error}") from error
-    return made
+    return config
 
 
 def is_needed(values: Mapping[str, Any]) -> bool:
@@ -131,89 +130,107 @@ def _recorded(record: Mapping[str, Any], start: _Start) -> dict[str, Any]:
 
 
 def _start(
-    made: dict[str, Any], start: _Start, said: Collection[str], override: bool
+    config: dict[str, Any], start: _Start, explicit: Collection[str], override: bool
 ) -> None:
-    source = model_source.find(start.folder, named="the folder")
-    there, rows = dict(source.section), _value(made, "model.vocab_size")
-    _complete(made, there, start, said, override)
+    model = model_source.find(start.folder, named="the folder")
+    source, rows = dict(model.section), _value(config, "model.vocab_size")
+    _complete(config, source, start, explicit, override)
     if start.section != "model":
         return
-    found, tokenizer = {}, source.tokenizer
+    vocabulary, tokenizer = {}, model.tokenizer
     if tokenizer is not None:
-        found["tokenizer"] = str(source.place.tokenizer_folder)
-    elif _value(made, "data.vocab_size") == rows:
-        found["vocab_size"] = there.get("vocab_size")
-    _set_vocabulary(made, said, found, tokenizer)
-    _LOG.info("the model is that of %s, a %s", source.place.path, there["family"])
+        vocabulary["tokenizer"] = str(model.place.tokenizer_folder)
+    elif _value(config, "data.vocab_size") == rows:
+        vocabulary["vocab_size"] = source.get("vocab_size")
+    _set_vocabulary(config, explicit, vocabulary, tokenizer)
+    _LOG.info("the model is that of %s, a %s", model.place.path, source["family"])
 
 
 def _complete(
-    made: dict[str, Any],
-    there: Mapping[str, Any],
+    config: dict[str, Any],
+    source: Mapping[str, Any],
     start: _Start,
-    said: Collection[str],
+    explicit: Collection[str],
     override: bool | None,
 ) -> None:
     """Puts a model's fields into its section.
 
     Args:
-      made: the config's values.
-      there: family and fields of the model to start from.
+      config: its values, which are changed.
+      source: family and fields of the model to start from.
       start: of the section.
-      said: see `completed`.
+      explicit: see `completed`.
       override: see there; None: nothing is compared.
     """
-    section = dict(_value(made, start.section) or {})
-    here = {**section, "family": _value(made, start.family)}
-    if registry.problem("model_config", here["family"]):
+    section = dict(_value(config, start.section) or {})
+    target = {**section, "family": _value(config, start.family)}
+    if registry.problem("model_config", target["family"]):
         return  # is told where the config is built
-    asked = made.get("checkpoint", {}) if start.section == "model" else {}
+    asked = config.get("checkpoint", {}) if start.section == "model" else {}
     changes = tuple(asked.get("init_from_changes") or ())
-    kept = {path.removeprefix(f"{start.section}.") for path in said} & here.keys()
-    if start.family in said:
-        kept.add("family")
-    kept |= set(changes) & here.keys()
-    family = here["family"] if "family" in kept else there["family"]
+    paths = {path.removeprefix(f"{start.section}.") for path in explicit}
+    if start.family in explicit:
+        paths.add("family")
+    fixed = (paths | set(changes)) & target.keys()
+    family = target["family"] if "family" in fixed else source["family"]
     cls = registry.lookup("model_config", family)
-    compared = {"family", *must_agree(cls)} & kept - set(changes)
+    compared = {"family", *must_agree(cls)} & fixed - set(changes)
     different = [
         name
         for name in sorted(compared)
-        if name in there and not _same(there[name], here[name])
+        if name in source and not _same(source[name], target[name])
     ]
     if override:
         asked["init_from_changes"] = (*changes, *different)
     elif different and override is not None:
-        raise ValueError(_disagreement(start, there, here, different))
-    if family != here["family"]:
-        _check_use(start, there["family"], here["family"])
-    # A field of a later version than there has its default.
-    fields, changed = {}, family != there["family"]
-    for name in (field.name for field in dataclasses.fields(cls)):
-        stays = name in kept or is_free(cls, name) or (changed and name not in there)
-        if stays and name in here:
-            fields[name] = here[name]
-        elif name in there:
-            fields[name] = there[name]
+        raise ValueError(_disagreement(start, source, target, different))
+    if family != target["family"]:
+        _check_use(start, source["family"], target["family"])
+    converted = family != source["family"]
+    fields = _merged(cls, source, target, fixed, converted=converted)
     if start.section == "model":
-        made["model"] = {"family": family, **fields}
+        config["model"] = {"family": family, **fields}
     else:
-        _set(made, start.section, fields)
-        _set(made, start.family, family)
+        _set(config, start.section, fields)
+        _set(config, start.family, family)
 
 
-def _same(there: Any, here: Any) -> bool:
-    return flat_items({"": there}) == flat_items({"": here})
+def _merged(
+    cls: type,
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
+    fixed: Collection[str],
+    *,
+    converted: bool,
+) -> dict[str, Any]:
+    """The fields of a model: those of the source, but for what the target has fixed.
+
+    A field that neither has, such as one of a later version, has its default. Where the
+    model is converted to another family, the source lacks some.
+    """
+    fields = {}
+    for name in field_names(cls):
+        stays = name in fixed or is_free(cls, name)
+        stays = stays or (converted and name not in source)
+        if stays and name in target:
+            fields[name] = target[name]
+        elif name in source:
+            fields[name] = source[name]
+    return fields
+
+
+def _same(source: Any, target: Any) -> bool:
+    return flat_items({"": source}) == flat_items({"": target})
 
 
 def _disagreement(
     start: _Start,
-    there: Mapping[str, Any],
-    here: Mapping[str, Any],
+    source: Mapping[str, Any],
+    target: Mapping[str, Any],
     names: Collection[str],
 ) -> str:
     paths = {n: f"{start.section}.{n}" for n in names} | {"family": start.family}
-    lines = [f"{paths[n]}: {there[n]!r} there, {here[n]!r} here" for n in names]
+    lines = [f"{paths[n]}: {source[n]!r} there, {target[n]!r} here" for n in names]
     cure = "" if start.section != "model" else ", or add --override_model"
     return (
         f"the model in {start.folder} is another one than the command line says:\n  "
@@ -222,55 +239,55 @@ def _disagreement(
     )
 
 
-def _check_use(start: _Start, there: str, here: str) -> None:
+def _check_use(start: _Start, source: str, target: str) -> None:
     """Refuses a model that does not read what the config's would.
 
     Raises:
       ValueError: with the command that makes one of it that does, if there is one.
     """
-    given = registry.lookup("model_config", there)
-    wanted = registry.lookup("model_config", here)
-    if set(given.formats) & set(wanted.formats):
+    source_config = registry.lookup("model_config", source)
+    target_config = registry.lookup("model_config", target)
+    if set(source_config.formats) & set(target_config.formats):
         return
     hint = "name another folder, or a config or variant of that family"
-    if here in targets_of(given):
+    if target in targets_of(source_config):
         hint = (
-            f"make an {here} of it with `etc-jax convert extend "
-            f"--from={start.folder} --to={here} --out=FOLDER`, or {hint}"
+            f"make an {target} of it with `etc-jax convert extend "
+            f"--from={start.folder} --to={target} --out=FOLDER`, or {hint}"
         )
     raise ValueError(
-        f"{start.folder} is a {there}, which reads {', '.join(given.formats)} inputs, "
-        f"but the config is for a {here}, which reads {', '.join(wanted.formats)}; "
-        f"{hint}"
+        f"{start.folder} is a {source}, which reads {', '.join(source_config.formats)} "
+        f"inputs, but the config is for a {target}, which reads "
+        f"{', '.join(target_config.formats)}; {hint}"
     )
 
 
 def _set_vocabulary(
-    made: dict[str, Any],
-    said: Collection[str],
-    found: Mapping[str, Any],
+    config: dict[str, Any],
+    explicit: Collection[str],
+    vocabulary: Mapping[str, Any],
     tokenizer: Tokenizer | None = None,
 ) -> None:
     """Puts tokenizer and size of the vocabulary into the section `data`.
 
     Args:
-      made: the config's values.
-      said: see `completed`.
-      found: `tokenizer`, a path, and `vocab_size` of the model.
+      config: its values, which are changed.
+      explicit: see `completed`.
+      vocabulary: `tokenizer`, a path, and `vocab_size` of the model.
       tokenizer: of the model, if it has one.
     """
-    data = made.setdefault("data", {})
+    data = config.setdefault("data", {})
     source = data.get("source", DEFAULT_NAMES["data"])
     has_one = not registry.problem("source_config", source) and (
         "tokenizer" in field_names(registry.lookup("source_config", source))
     )
-    given = data.get("tokenizer") if has_one else None
-    if has_one and given is None:
-        data["tokenizer"] = found.get("tokenizer")
-    if "data.vocab_size" in said:
+    path = data.get("tokenizer") if has_one else None
+    if has_one and path is None:
+        data["tokenizer"] = vocabulary.get("tokenizer")
+    if "data.vocab_size" in explicit:
         return
-    if given is not None:
-        tokenizer = open_tokenizer(given, lower_case=data.get("lower_case"))
-    size = found.get("vocab_size") if tokenizer is None else tokenizer.vocab_size
+    if path is not None:
+        tokenizer = open_tokenizer(path, lower_case=data.get("lower_case"))
+    size = vocabulary.get("vocab_size") if tokenizer is None else tokenizer.vocab_size
     if size is not None:
         data["vocab_size"] = size

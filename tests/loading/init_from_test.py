@@ -49,7 +49,7 @@ def completed(folder, arg="", changes=None, **more):
     """The config and the fields of the model that are not those of the folder."""
     changes = {"data.input_length": 64, "data.target_length": 32} | (changes or {})
     said = set_by_variants(file_config, arg) | set(changes)
-    made = init_from.completed(values(folder, arg, **changes), said=said, **more)
+    made = init_from.completed(values(folder, arg, **changes), explicit=said, **more)
     return config_lib.from_config_dict(made)
 
 
@@ -110,7 +110,7 @@ def test_a_variant_is_said_and_the_family_of_the_file_alone_is_not(folders, tmp_
     found = []
     for arg in ("", "t5"):
         given, said = values(tmp_path / "t5", arg), set_by_variants(file_config, arg)
-        found.append(init_from.completed(given, said=said))
+        found.append(init_from.completed(given, explicit=said))
     assert [x["model"]["family"] for x in found] == ["t5", "t5"]
     assert [x["model"]["embed_dim"] for x in found] == [8, 8]
     with pytest.raises(UserError, match="model.family: 'led' there, 't5' here"):
@@ -188,7 +188,7 @@ def test_a_helper_is_completed_too(tmp_path):
     assert found.attention_window == want.attention_window
     with pytest.raises(UserError, match="generator.attention_window: .4, 8. there"):
         plain["objective"]["generator"]["attention_window"] = (2,)
-        init_from.completed(plain, said=["objective.generator.attention_window"])
+        init_from.completed(plain, explicit=["objective.generator.attention_window"])
 
 
 def test_without_a_tokenizer_the_rows_are_the_vocabulary(tmp_path):
@@ -233,6 +233,6 @@ def test_data_in_another_vocabulary_names_both(folders, tmp_path):
 
 def test_a_family_that_is_none_is_told_with_the_config(folders):
     asked = values(folders / "hf", **{"model.family": "lde"})
-    made = init_from.completed(asked, said={"model.family"})
+    made = init_from.completed(asked, explicit={"model.family"})
     with pytest.raises(config_lib.ConfigError, match="did you mean 'led'"):
         config_lib.from_config_dict(made)
