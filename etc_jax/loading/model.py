@@ -16,7 +16,13 @@ import numpy as np
 
 from etc_jax.base import cores
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import label_names, native, sentence_folder
+from etc_jax.conversion.formats import (
+    generation_file,
+    label_names,
+    native,
+    sentence_folder,
+)
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.encoding import check_unicode
@@ -25,12 +31,12 @@ from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
-from etc_jax.generation import decoding, language_model, text_writer
+from etc_jax.generation.writer import Writer, readable
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
 from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
-from etc_jax.ops import sampling
+from etc_jax.loading.writers import AS_TRAINED, Reading, writer_of
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
@@ -334,39 +340,38 @@ class LoadedModel:
         texts = _listed(texts)
         _check_texts(texts)
         _check_batch_size(batch_size)
-        rng, how = sampling.key(seed), {"num_tokens": num_tokens, **how}
-        writer = self._writer
-        if special_tokens_in_text:
-            writer = writer.with_special_tokens()
-        if isinstance(writer, language_model.LanguageModel):
-            found = [writer.continued(text.encode(), how, seed)[0] for text in texts]
-            return [text.decode(errors="replace") for text in found]
-        options = writer.options(how)
-        pairs = [Pair(str(i), text, None) for i, text in enumerate(texts)]
-        written = writer.write(pairs, options, batch_size=batch_size, rng=rng)
-        return [best.text for best, *_ in written]
+        writer = self.writer(Reading(special_tokens_in_text=special_tokens_in_text))
+        inputs = [writer.input_of(Pair(str(i), x, None)) for i, x in enumerate(texts)]
+        how = {"num_tokens": num_tokens, **how}
+        written = writer.write(inputs, how, batch_size=batch_size, seed=seed)
+        return [readable(texts[0].text) for _, texts in written]
+
+    def writer(self, reading: Reading = AS_TRAINED) -> Writer:
+        """What writes texts with the model, by whom ever they are asked for.
+
+        Args:
+          reading: how it reads texts.
+
+        Raises:
+          ValueError, RunError: if the model does not write, or does not read so.
+        """
+        return writer_of(
+            self.params,
+            self.config,
+            self.tokenizer,
+            run=self.run,
+            file=self._generation_file,
+            reading=reading,
+            named="the model" if self.source is None else str(self.source.place.root),
+        )
 
     @functools.cached_property
-    def _writer(self) -> text_writer.TextWriter | language_model.LanguageModel:
-        """What writes texts; the first call warns of options that are left out."""
-        decoder = decoding.decoder_of(self.family, self.config)
-        decoder.check(1)
+    def _generation_file(self) -> GenerationFile | None:
+        """What its folder says; the first call warns of options that are left out."""
         file = None if self.source is None else self.source.generation
-        if not text_writer.writes(decoder):
-            return self._language_model(decoder, file)
-        if self.run is not None:
-            return text_writer.of_run(self.run._replace(params=self.params), decoder)
-        tokenizer = self._needed_tokenizer()
-        return text_writer.of_model(self.params, tokenizer, decoder, file=file)
-
-    def _language_model(self, decoder: Any, file: Any) -> language_model.LanguageModel:
-        if self.run is not None:
-            codec = language_model.codec_of_run(self.run)
-        else:
-            codec = language_model.codec_of_model(
-                self.tokenizer, self.config.vocab_size, None, "the model"
-            )
-        return language_model.of_model(self.params, decoder, codec, file)
+        if file is not None:
+            generation_file.log_left_out(file)
+        return file
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Writes the folder of a converted model, which `load` and all commands read.

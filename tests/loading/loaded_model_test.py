@@ -21,8 +21,8 @@ from tiny_texts import (
 
 from etc_jax.cli import generate
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.datasets.lengths import Lengths
 from etc_jax.generation import text_writer
+from etc_jax.generation.writer import Text
 from etc_jax.loading import pooling
 from etc_jax.models.encoder.body import Encoder
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
@@ -202,10 +202,9 @@ def test_special_tokens_in_a_text_are_read_as_such_where_that_is_asked():
 
 @pytest.mark.parametrize("by", ["model", "command"])
 def test_special_tokens_are_read_by_what_writes(by, tmp_path, capsys, monkeypatch):
-    def write(writer, inputs, options, **_):
+    def write(writer, inputs, how, **_):
         for one in inputs:
-            ids, _ = writer.tokens_of(one, Lengths(), Lengths())
-            yield [text_writer.Text(str(ids.tolist()), 0.0)]
+            yield one.id, [Text(str(one.ids.tolist()), 0.0)]
 
     monkeypatch.setattr(text_writer.TextWriter, "write", write)
     model = tiny("t5")
