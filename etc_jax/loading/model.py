@@ -18,15 +18,11 @@ from etc_jax.base import cores
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import (
     generation_file,
-    label_names,
     native,
-    sentence_folder,
 )
 from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
-from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.encoding import check_unicode
-from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
@@ -34,6 +30,7 @@ from etc_jax.datasets.pairs import Pair
 from etc_jax.generation.writer import Writer, readable
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
+from etc_jax.loading.beside import Beside
 from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.loading.writers import AS_TRAINED, Reading, writer_of
@@ -383,17 +380,13 @@ class LoadedModel:
         Raises:
           ValueError: if something else is there.
         """
-        files = self._sentence_files() | self._generation_files()
-        files |= label_names.files_of(self._labels())
-        if self.tokenizer is not None:
-            files[TOKENIZER] = self.tokenizer.saved()
         made_from = {} if self.run is None else {"run": str(self.run.folder)}
         native.save(
             folder,
             self._host_params(),
             self.config,
             {"made_from": made_from},
-            files=files,
+            files=self._beside.native_files(self.config),
             overwrite=overwrite,
         )
 
@@ -409,25 +402,18 @@ class LoadedModel:
           ValueError: if transformers has no such model or tokenizer, or the folder
             holds something.
         """
-        files = self._sentence_files() | self._generation_files()
-        if self.tokenizer is not None and hugging_face.is_known(self.config):
-            files |= files_of(self.tokenizer, self.config.position_limit)
-        params = self._host_params()
-        labels = self._labels()
-        hugging_face.save(folder, params, self.config, files=files, labels=labels)
+        beside, params = self._beside, self._host_params()
+        files = beside.hugging_face_files(self.config)
+        hugging_face.save(
+            folder, params, self.config, files=files, labels=beside.labels
+        )
 
-    def _labels(self) -> Mapping[str, Any]:
-        return {} if self.source is None else self.source.labels()
-
-    def _generation_files(self) -> dict[str, bytes]:
-        if self.source is None:
-            return generation_files(self.config, None)
-        return self.source.generation_files()
-
-    def _sentence_files(self) -> dict[str, bytes]:
-        if self.sentences is None:
-            return {}
-        return sentence_folder.files_of(self.sentences, self.config.embed_dim)
+    @property
+    def _beside(self) -> Beside:
+        if self.source is not None:
+            return self.source.beside(self.tokenizer, self.sentences)
+        generation = generation_files(self.config, None)
+        return Beside(self.tokenizer, sentences=self.sentences, generation=generation)
 
     def _host_params(self) -> dict[str, Any]:
         return jax.tree.map(np.asarray, self.params)

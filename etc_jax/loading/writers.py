@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -48,7 +47,7 @@ class Reading:
     first_id: int | None = None
     begin_token: bool | None = None
     global_tokens: int | None = None
-    sled: Mapping[str, Any] = MappingProxyType({})
+    sled: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 AS_TRAINED = Reading()
