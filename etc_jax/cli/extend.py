@@ -139,11 +139,11 @@ def run(args: argparse.Namespace) -> str:
     extended = extend(source.params, source.config, asked)
     length = asked.max_length or _length(extended)
     beside, notes = beside_of(source, tokenizer, max_length=length)
-    given = args.out, extended.params, extended.config
+    written = args.out, extended.params, extended.config
     if is_hf:
         with may_be_left_out():
             files = beside.hugging_face_files(extended.config, length)
-        hugging_face.save(*given, files=files, labels=beside.labels)
+        hugging_face.save(*written, files=files, labels=beside.labels)
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> str:
             "left_behind": list(extended.left_behind),
         }
         files = beside.native_files(extended.config)
-        native.save(*given, about, files=files, overwrite=args.overwrite)
+        native.save(*written, about, files=files, overwrite=args.overwrite)
     report = _report(source.config, extended, length)
     return "\n".join([report, tokenizer_note(tokenizer), *notes])
 

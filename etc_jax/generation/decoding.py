@@ -99,12 +99,12 @@ def decoder_of(family: str, config: Any) -> Decoder:
       ValueError: if models of the family do not continue sequences.
     """
     try:
-        made = registry.lookup("decoder", family)
+        decoder = registry.lookup("decoder", family)
     except KeyError as error:
         raise ValueError(
             f"models of family {family!r} cannot continue a text: {error.args[0]}"
         ) from error
-    return made(config)
+    return decoder(config)
 
 
 def has_encoder(decoder: Decoder) -> bool:

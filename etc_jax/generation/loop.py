@@ -261,19 +261,7 @@ def write(
       ValueError: see `check`; or if something is missing that the options need.
     """
     check(decoder, options, prompt.shape[1])
-    if prompt_lengths is not None and options.rules != Rules():
-        raise ValueError(
-            f"prompt_lengths are given with rules of tokens ({options.rules}), which "
-            "would read padding as text; give prompts of one length, or no rules"
-        )
-    if not options.rules.encoder_no_repeat_ngram:
-        inputs = None
-    elif inputs is None:
-        raise ValueError(
-            "encoder_no_repeat_ngram is "
-            f"{options.rules.encoder_no_repeat_ngram}, but inputs is None; give what "
-            "was encoded, or set it to 0"
-        )
+    inputs = _checked_inputs(options, prompt_lengths, inputs)
     rng = sampling.key_of_draws(rng, options.temperature)
     draws = rng, np.arange(len(prompt)) if numbers is None else numbers
     prompt = jnp.asarray(prompt, jnp.int32)
@@ -287,6 +275,30 @@ def write(
     # A memory may stand in the cache as it is, and its owner needs it again.
     go_on = _one_by_one_in_place if memory is None else _one_by_one
     return go_on(decoder, params, prompt, options, draws, logits, cache, inputs)[0]
+
+
+def _checked_inputs(
+    options: Options, prompt_lengths: Array | None, inputs: Array | None
+) -> Array | None:
+    """The inputs, where the rules read them; see `write`.
+
+    Raises:
+      ValueError: if something is missing that they read.
+    """
+    if prompt_lengths is not None and options.rules != Rules():
+        raise ValueError(
+            f"prompt_lengths are given with rules of tokens ({options.rules}), which "
+            "would read padding as text; give prompts of one length, or no rules"
+        )
+    if not options.rules.encoder_no_repeat_ngram:
+        return None
+    if inputs is None:
+        raise ValueError(
+            "encoder_no_repeat_ngram is "
+            f"{options.rules.encoder_no_repeat_ngram}, but inputs is None; give what "
+            "was encoded, or set it to 0"
+        )
+    return inputs
 
 
 @functools.partial(jax.jit, static_argnames=("decoder", "options"))

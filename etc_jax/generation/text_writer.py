@@ -145,14 +145,18 @@ class TextWriter(Writer):
         return written_text(ids, self.tokenizer)
 
 
-def pairs_of_run(config: Config) -> PairOptions:
-    """How the inputs of a run on pairs of texts, or on texts, became tokens."""
+def pairs_of_run(config: Config) -> tuple[PairOptions, int]:
+    """(how inputs became tokens, first tokens that were global) in training.
+
+    Args:
+      config: of a run on pairs of texts, or on texts.
+    """
+    options: Any = config.data
     if hasattr(config.objective, "begin_token"):  # it learns texts, not pairs
-        return PairOptions(config.objective.begin_token)
-    if hasattr(config.data, "begin_token"):
-        data = config.data
-        return PairOptions(data.begin_token, data.prefix_length, data.prefix_every)
-    task = task_lib.find(config.objective.name).in_format(config.data.format)
-    options = task.with_texts(config.data.input_options).options
+        options = PairOptions(config.objective.begin_token)
+    elif not hasattr(options, "begin_token"):
+        task = task_lib.find(config.objective.name).in_format(config.data.format)
+        options = task.with_texts(config.data.input_options).options
     names = [field.name for field in dataclasses.fields(PairOptions)]
-    return PairOptions(**{name: getattr(options, name) for name in names})
+    pairs = PairOptions(**{name: getattr(options, name) for name in names})
+    return pairs, config.objective.global_tokens

@@ -224,15 +224,15 @@ class LoadedModel:
         )
         lengths = np.array([len(one.ids) for one in inputs], np.int32)
         shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
-        found = np.zeros(shape, np.float32)
+        states = np.zeros(shape, np.float32)
 
         def of_batch(batch):
             return pooling_lib.states(encoder, self.params, batch)
 
-        for places, states in self._computed(inputs, batch_size, of_batch):
-            longest = lengths[places].max()
-            found[places, :longest] = states[: len(places), :longest]
-        return HiddenStates(found, lengths)
+        for indices, rows in self._computed(inputs, batch_size, of_batch):
+            longest = lengths[indices].max()
+            states[indices, :longest] = rows[: len(indices), :longest]
+        return HiddenStates(states, lengths)
 
     def encode(
         self,
@@ -275,19 +275,19 @@ class LoadedModel:
         inputs = self.inputs_of(
             texts, on_long, special_tokens_in_text=special_tokens_in_text
         )
-        found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
+        vectors = np.zeros((len(inputs), self.config.embed_dim), np.float32)
+        how = pooling, bool(normalize)
 
         def of_batch(batch):
-            given = encoder, self.params, batch, pooling, bool(normalize)
-            return pooling_lib.vectors(*given)
+            return pooling_lib.vectors(encoder, self.params, batch, *how)
 
         done = 0
-        for places, vectors in self._computed(inputs, batch_size, of_batch):
-            found[places] = vectors[: len(places)]
-            done += len(places)
+        for indices, rows in self._computed(inputs, batch_size, of_batch):
+            vectors[indices] = rows[: len(indices)]
+            done += len(indices)
             if progress is not None:
                 progress(done)
-        return found
+        return vectors
 
     def _computed(
         self,
@@ -295,18 +295,18 @@ class LoadedModel:
         batch_size: int,
         fn: Callable[[Batch], jax.Array],
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """(places among the texts, what `fn` gives; last rows may be there twice)."""
+        """(indices of texts, what `fn` gives; last rows may be there twice)."""
         _check_batch_size(batch_size)
         limit = self.encoder.padding_limit
-        found = groups([len(x.ids) for x in inputs], limit, batch_size)
+        formed = groups([len(x.ids) for x in inputs], limit, batch_size)
 
         def compute(group: Group) -> tuple[list[int], np.ndarray]:
-            rows = [inputs[i] for i in group.places]
+            rows = [inputs[i] for i in group.indices]
             rows += rows[-1:] * (group.rows - len(rows))
-            return group.places, np.asarray(fn(self.batch(rows, group.length)))
+            return group.indices, np.asarray(fn(self.batch(rows, group.length)))
 
         with concurrent.futures.ThreadPoolExecutor(_at_once()) as pool:
-            yield from pool.map(compute, new_shapes_first(found))
+            yield from pool.map(compute, new_shapes_first(formed))
 
     def generate(
         self,

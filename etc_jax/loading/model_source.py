@@ -98,9 +98,9 @@ class ModelSource:
         Raises:
           ValueError: if it cannot be read, or is that of another model.
         """
-        if (found := self._tokenizer()) is not None:
-            check_ids(found, self.config, self.place.tokenizer_folder)
-        return found
+        if (tokenizer := self._tokenizer()) is not None:
+            check_ids(tokenizer, self.config, self.place.tokenizer_folder)
+        return tokenizer
 
     def _tokenizer(self) -> Tokenizer | None:
         folder = self.place.tokenizer_folder
@@ -280,9 +280,9 @@ def find(
     Raises:
       ValueError: if there is none, or a step is given and it is no run.
     """
-    found = model_folder.find(place, named=named, download=download)
-    if step is not None and found.kind in (Kind.CONVERTED, Kind.HUGGING_FACE):
+    folder = model_folder.find(place, named=named, download=download)
+    if step is not None and folder.kind in (Kind.CONVERTED, Kind.HUGGING_FACE):
         raise ValueError(
-            f"{found.path} is {found.kind.value} and no run: leave step={step} out"
+            f"{folder.path} is {folder.kind.value} and no run: leave step={step} out"
         )
-    return ModelSource(found, step)
+    return ModelSource(folder, step)

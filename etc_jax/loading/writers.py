@@ -95,9 +95,8 @@ def writer_of(
         pairs = PairOptions(config.begin_token, config.sled.prefix_length)
         global_tokens, says = int(config.has_globals), GenerationConfig()
     else:
-        pairs, objective = pairs_of_run(run.config), run.config.objective
-        global_tokens = objective.global_tokens
-        says = getattr(objective, "generation", GenerationConfig())
+        pairs, global_tokens = pairs_of_run(run.config)
+        says = getattr(run.config.objective, "generation", GenerationConfig())
     if reading.begin_token is not None:
         pairs = dataclasses.replace(pairs, begin_token=reading.begin_token)
     if reading.global_tokens is not None:
@@ -108,15 +107,12 @@ def writer_of(
 
 
 def _check_run(run: SavedParams, reading: Reading) -> None:
-    if reading.sled:
-        listed = ", ".join(f"--{SLED}{name}" for name in reading.sled)
+    flags = [f"--{SLED}{name}" for name in reading.sled]
+    flags += ["--first_id"] * (reading.first_id is not None)
+    if flags:
         raise UserError(
-            f"{run.run} is a run, which reads inputs as it was trained: leave "
-            f"{listed} out"
-        )
-    if reading.first_id is not None:
-        raise UserError(
-            f"{run.run} is a run, whose ids are known: leave --first_id out"
+            f"{run.run} is a run, which reads texts as it was trained, and whose ids "
+            f"are known: leave {', '.join(flags)} out"
         )
 
 

@@ -79,19 +79,19 @@ def completed(
       UserError: if there is no model, it is of no use to the config, or a field that is
         said differs there.
     """
-    made = copy.deepcopy(dict(values))
-    starts = list(_starts(made))
+    target = copy.deepcopy(dict(values))
+    starts = list(_starts(target))
     record = workdir_lib.recorded(workdir) if starts and workdir is not None else {}
     for start in starts:
         if _value(record, start.field) == start.folder:
-            _complete(made, _recorded(record, start), start, said, None)
-            _set_vocabulary(made, said, record["data"])
+            _complete(target, _recorded(record, start), start, said, None)
+            _set_vocabulary(target, said, record["data"])
             continue
         try:
-            _start(made, start, said, override)
+            _start(target, start, said, override)
         except (ValueError, OSError) as error:
             raise UserError(f"{start.field}: {error}") from error
-    return made
+    return target
 
 
 def is_needed(values: Mapping[str, Any]) -> bool:
@@ -132,25 +132,25 @@ def _recorded(record: Mapping[str, Any], start: _Start) -> dict[str, Any]:
 
 
 def _start(
-    made: dict[str, Any], start: _Start, said: Collection[str], override: bool
+    target: dict[str, Any], start: _Start, said: Collection[str], override: bool
 ) -> None:
     source = model_source.find(start.folder, named="the folder")
-    there, rows = dict(source.section), _value(made, "model.vocab_size")
-    _complete(made, there, start, said, override)
+    fields, rows = dict(source.section), _value(target, "model.vocab_size")
+    _complete(target, fields, start, said, override)
     if start.section != "model":
         return
-    found, tokenizer = {}, source.tokenizer
+    vocabulary, tokenizer = {}, source.tokenizer
     if tokenizer is not None:
-        found["tokenizer"] = str(source.place.tokenizer_folder)
-    elif _value(made, "data.vocab_size") == rows:
-        found["vocab_size"] = there.get("vocab_size")
-    _set_vocabulary(made, said, found, tokenizer)
-    _LOG.info("the model is that of %s, a %s", source.place.path, there["family"])
+        vocabulary["tokenizer"] = str(source.place.tokenizer_folder)
+    elif _value(target, "data.vocab_size") == rows:
+        vocabulary["vocab_size"] = fields.get("vocab_size")
+    _set_vocabulary(target, said, vocabulary, tokenizer)
+    _LOG.info("the model is that of %s, a %s", source.place.path, fields["family"])
 
 
 def _complete(
-    made: dict[str, Any],
-    there: Mapping[str, Any],
+    target: dict[str, Any],
+    source: Mapping[str, Any],
     start: _Start,
     said: Collection[str],
     override: bool | None,
@@ -158,63 +158,77 @@ def _complete(
     """Puts a model's fields into its section.
 
     Args:
-      made: the config's values.
-      there: family and fields of the model to start from.
+      target: the config's values.
+      source: family and fields of the model to start from.
       start: of the section.
       said: see `completed`.
       override: see there; None: nothing is compared.
     """
-    section = dict(_value(made, start.section) or {})
-    here = {**section, "family": _value(made, start.family)}
-    if any(registered("model_config", str(here["family"]))):
+    section = dict(_value(target, start.section) or {})
+    section["family"] = _value(target, start.family)
+    if any(registered("model_config", str(section["family"]))):
         return  # is told where the config is built
-    asked = made.get("checkpoint", {}) if start.section == "model" else {}
-    changes = tuple(asked.get("init_from_changes") or ())
-    kept = {path.removeprefix(f"{start.section}.") for path in said} & here.keys()
-    if start.family in said:
-        kept.add("family")
-    kept |= set(changes) & here.keys()
-    family = here["family"] if "family" in kept else there["family"]
+    checkpoint = target.get("checkpoint", {}) if start.section == "model" else {}
+    changes = tuple(checkpoint.get("init_from_changes") or ())
+    stays = {path.removeprefix(f"{start.section}.") for path in said} & section.keys()
+    stays |= ({"family"} if start.family in said else set()) | {*changes} & {*section}
+    family = (section if "family" in stays else source)["family"]
     cls = registry.lookup("model_config", family)
-    compared = {"family", *must_agree(cls)} & kept - set(changes)
-    different = [
-        name
-        for name in sorted(compared)
-        if name in there and not _same(there[name], here[name])
-    ]
+    compared = {"family", *must_agree(cls)} & stays & source.keys() - {*changes}
+    different = [x for x in sorted(compared) if not _same(source[x], section[x])]
     if override:
-        asked["init_from_changes"] = (*changes, *different)
+        checkpoint["init_from_changes"] = (*changes, *different)
     elif different and override is not None:
-        raise ValueError(_disagreement(start, there, here, different))
-    if family != here["family"]:
-        _check_use(start, there["family"], here["family"])
-    # A field of a later version than there has its default.
-    fields, changed = {}, family != there["family"]
-    for name in (field.name for field in dataclasses.fields(cls)):
-        stays = name in kept or is_free(cls, name) or (changed and name not in there)
-        if stays and name in here:
-            fields[name] = here[name]
-        elif name in there:
-            fields[name] = there[name]
+        raise ValueError(_disagreement(start, source, section, different))
+    if family != section["family"]:
+        _check_use(start, source["family"], section["family"])
+    fields = _fields(cls, source, section, stays, family != source["family"])
     if start.section == "model":
-        made["model"] = {"family": family, **fields}
+        target["model"] = {"family": family, **fields}
     else:
-        _set(made, start.section, fields)
-        _set(made, start.family, family)
+        _set(target, start.section, fields)
+        _set(target, start.family, family)
 
 
-def _same(there: Any, here: Any) -> bool:
-    return flat_items({"": there}) == flat_items({"": here})
+def _fields(
+    cls: type,
+    source: Mapping[str, Any],
+    section: Mapping[str, Any],
+    stays: Collection[str],
+    changed: bool,
+) -> dict[str, Any]:
+    """The fields of a model: of its source, or as the config's section has them.
+
+    Args:
+      cls: config of the model.
+      source: fields of the model to start from.
+      section: of the config.
+      stays: names that the section decides.
+      changed: whether the source is of another family.
+    """
+    fields = {}
+    # A field of a later version than the source has its default.
+    for name in (field.name for field in dataclasses.fields(cls)):
+        of_section = name in stays or is_free(cls, name)
+        if name in section and (of_section or (changed and name not in source)):
+            fields[name] = section[name]
+        elif name in source:
+            fields[name] = source[name]
+    return fields
+
+
+def _same(a: Any, b: Any) -> bool:
+    return flat_items({"": a}) == flat_items({"": b})
 
 
 def _disagreement(
     start: _Start,
-    there: Mapping[str, Any],
-    here: Mapping[str, Any],
+    source: Mapping[str, Any],
+    section: Mapping[str, Any],
     names: Collection[str],
 ) -> str:
     paths = {n: f"{start.section}.{n}" for n in names} | {"family": start.family}
-    lines = [f"{paths[n]}: {there[n]!r} there, {here[n]!r} here" for n in names]
+    lines = [f"{paths[n]}: {source[n]!r} there, {section[n]!r} here" for n in names]
     cure = "" if start.section != "model" else ", or add --override_model"
     return (
         f"the model in {start.folder} is another one than the command line says:\n  "
@@ -223,53 +237,53 @@ def _disagreement(
     )
 
 
-def _check_use(start: _Start, there: str, here: str) -> None:
+def _check_use(start: _Start, source: str, target: str) -> None:
     """Refuses a model that does not read what the config's would.
 
     Raises:
       ValueError: with the command that makes one of it that does, if there is one.
     """
-    given = registry.lookup("model_config", there)
-    wanted = registry.lookup("model_config", here)
-    if set(given.formats) & set(wanted.formats):
+    source_cls = registry.lookup("model_config", source)
+    target_cls = registry.lookup("model_config", target)
+    if set(source_cls.formats) & set(target_cls.formats):
         return
     hint = "name another folder, or a config or variant of that family"
-    if here in targets_of(given):
+    if target in targets_of(source_cls):
         hint = (
-            f"make an {here} of it with `etc-jax convert extend "
-            f"--from={start.folder} --to={here} --out=FOLDER`, or {hint}"
+            f"make an {target} of it with `etc-jax convert extend "
+            f"--from={start.folder} --to={target} --out=FOLDER`, or {hint}"
         )
     raise ValueError(
-        f"{start.folder} is a {there}, which reads {', '.join(given.formats)} inputs, "
-        f"but the config is for a {here}, which reads {', '.join(wanted.formats)}; "
+        f"{start.folder} is a {source}, which reads {', '.join(source_cls.formats)} inputs, "
+        f"but the config is for a {target}, which reads {', '.join(target_cls.formats)}; "
         f"{hint}"
     )
 
 
 def _set_vocabulary(
-    made: dict[str, Any],
+    target: dict[str, Any],
     said: Collection[str],
-    found: Mapping[str, Any],
+    vocabulary: Mapping[str, Any],
     tokenizer: Tokenizer | None = None,
 ) -> None:
     """Puts tokenizer and size of the vocabulary into the section `data`.
 
     Args:
-      made: the config's values.
+      target: the config's values.
       said: see `completed`.
-      found: `tokenizer`, a path, and `vocab_size` of the model.
+      vocabulary: `tokenizer`, a path, and `vocab_size` of the model.
       tokenizer: of the model, if it has one.
     """
-    data = made.setdefault("data", {})
+    data = target.setdefault("data", {})
     cls = data_section(data.get("source", "builtin"))
     has_one = cls is not None and "tokenizer" in default_dict(cls)
-    given = data.get("tokenizer") if has_one else None
-    if has_one and given is None:
-        data["tokenizer"] = found.get("tokenizer")
+    path = data.get("tokenizer") if has_one else None
+    if has_one and path is None:
+        data["tokenizer"] = vocabulary.get("tokenizer")
     if "data.vocab_size" in said:
         return
-    if given is not None:
-        tokenizer = open_tokenizer(given, lower_case=data.get("lower_case"))
-    size = found.get("vocab_size") if tokenizer is None else tokenizer.vocab_size
+    if path is not None:
+        tokenizer = open_tokenizer(path, lower_case=data.get("lower_case"))
+    size = vocabulary.get("vocab_size") if tokenizer is None else tokenizer.vocab_size
     if size is not None:
         data["vocab_size"] = size
