@@ -116,7 +116,7 @@ def text_encoder_of(family: str, config: Any) -> TextEncoder:
     if family not in families:
         raise ValueError(
             f"the model is of family {family!r}, which does not encode texts here; "
-            f"{', '.join(families)} do. Give inputs that you make yourself to its module "
-            "of etc_jax.models"
+            f"{', '.join(families)} do. Give inputs that you make yourself to its "
+            "module of etc_jax.models"
         )
     return registry.lookup(KIND, family)(config)

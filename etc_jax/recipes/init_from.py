@@ -254,9 +254,9 @@ def _check_use(start: _Start, source: str, target: str) -> None:
             f"--from={start.folder} --to={target} --out=FOLDER`, or {hint}"
         )
     raise ValueError(
-        f"{start.folder} is a {source}, which reads {', '.join(source_cls.formats)} inputs, "
-        f"but the config is for a {target}, which reads {', '.join(target_cls.formats)}; "
-        f"{hint}"
+        f"{start.folder} is a {source}, which reads {', '.join(source_cls.formats)} "
+        f"inputs, but the config is for a {target}, which reads "
+        f"{', '.join(target_cls.formats)}; {hint}"
     )
 
 
