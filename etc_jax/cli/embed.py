@@ -101,6 +101,23 @@ def _text_of(row: Row) -> tuple[str, str]:
     return record_id(fields, row.name, TableOptions()), fields.get("text", STRING)
 
 
+def _read(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """(ids, texts) of some files, of which one text at least is not blank.
+
+    Raises:
+      BadRecordError, UserError, ValueError: naming the file and the line.
+      OSError: if a file cannot be read.
+    """
+    rows = [row for name in names for row in _texts(name)]
+    if not rows:
+        raise UserError(f"{', '.join(names)}: no text is there")
+    for text_id, text, _ in rows:
+        check_unicode(text, text_id)
+    ids, texts, origins = zip(*rows, strict=True)
+    _tell_blank(texts, origins)
+    return ids, texts
+
+
 def _tell_blank(texts: Sequence[str], origins: Sequence[str]) -> None:
     """Names the texts that are blank: rows of the vectors go on being those of texts.
 
@@ -132,13 +149,7 @@ def embed(args: argparse.Namespace) -> str:
         raise UserError(f"--out is {out}; expected the name of a .npy file")
     for path in (out, ids_file):
         check_out(path, overwrite=args.overwrite)
-    read = [one for name in args.files for one in _texts(name)]
-    if not read:
-        raise UserError(f"{', '.join(args.files)}: no text is there")
-    for name, text, _ in read:
-        check_unicode(text, name)
-    ids, texts, origins = zip(*read, strict=True)
-    _tell_blank(texts, origins)
+    ids, texts = _read(args.files)
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {
         name: getattr(args, name)

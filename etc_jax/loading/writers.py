@@ -91,19 +91,28 @@ def writer_of(
         return LanguageModel(params, decoder, codec, file=file)
     if tokenizer is None:
         raise UserError(_missing_tokenizer(run, named))
+    pairs, global_tokens = _pairs(config, run, reading)
+    objective = None if run is None else run.config.objective
+    says = getattr(objective, "generation", GenerationConfig())
+    return TextWriter(
+        params, decoder, tokenizer, pairs, global_tokens, file=file, of_run=says
+    )
+
+
+def _pairs(
+    config: Any, run: SavedParams | None, reading: Reading
+) -> tuple[PairOptions, int]:
+    """(how inputs become tokens, first tokens of them that are global)."""
     if run is None:
         pairs = PairOptions(config.begin_token, config.sled.prefix_length)
-        global_tokens, says = int(config.has_globals), GenerationConfig()
+        global_tokens = int(config.has_globals)
     else:
         pairs, global_tokens = pairs_of_run(run.config)
-        says = getattr(run.config.objective, "generation", GenerationConfig())
     if reading.begin_token is not None:
         pairs = dataclasses.replace(pairs, begin_token=reading.begin_token)
     if reading.global_tokens is not None:
         global_tokens = reading.global_tokens
-    return TextWriter(
-        params, decoder, tokenizer, pairs, global_tokens, file=file, of_run=says
-    )
+    return pairs, global_tokens
 
 
 def _check_run(run: SavedParams, reading: Reading) -> None:
