@@ -44,8 +44,9 @@ and from where each comes; what of the file is not supported is told in one line
 With --special_tokens_in_text, special tokens in a text are read as such, so that a T5
 fills in `The <extra_id_0> walks in <extra_id_1> park.` and a BART `The <mask> walks.`
 
-The same seed gives the same text on one kind of machine. --temperature=0 takes the
-likeliest token each time.
+The same seed gives the same text on one kind of machine, whatever the --batch_size,
+and the same as `etc_jax.load(MODEL).generate`. --temperature=0 takes the likeliest
+token each time.
 
 Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 """

@@ -100,12 +100,14 @@ class TextWriter(Writer):
     ) -> list[list[Text]]:
         """The texts of some inputs, of which `first` were before in other pools."""
         order = sorted(range(len(pool)), key=lambda i: len(pool[i].ids))
-        # One input alone, such as a prompt, does not wait for rows beside it.
-        rows = min(batch_size, len(pool))
+        # One input alone, such as a prompt, is one row; few shapes are compiled.
+        rows = batch_size
+        if not first:
+            rows = min(1 << (len(pool) - 1).bit_length(), batch_size)
         texts: list[list[Text]] = [[] for _ in pool]
         for start in range(0, len(pool), rows):
             numbers = order[start : start + rows]
-            # The last batch has as many rows as the others: it repeats one.
+            # A batch that is short of inputs repeats one.
             batch = numbers + numbers[:1] * (rows - len(numbers))
             tokens, marks = self._arrays([pool[i] for i in batch])
             written = generation.answer(
