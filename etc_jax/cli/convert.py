@@ -74,8 +74,7 @@ import dataclasses
 import functools
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -84,11 +83,10 @@ from etc_jax.base.local_paths import MODEL, OUTPUT, PathArgument, Use
 from etc_jax.cli import command_line, extend, flag as config_flag, grow
 from etc_jax.cli.model_commands import (
     add_tokenizer_flag,
+    beside_of,
     carry_out,
-    hugging_face_files,
     kept_tokenizer,
-    saved,
-    sentence_files,
+    may_be_left_out,
     tokenizer_note,
 )
 from etc_jax.config.kinds import section_of
@@ -111,6 +109,7 @@ from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
+from etc_jax.loading.beside import Beside
 from etc_jax.models.etc.body import EtcConfig
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.objectives.learners import finetuning
@@ -126,6 +125,7 @@ T = TypeVar("T")
 OFFICIAL_CONFIG = "etc_config.json"
 ENCODER = "encoder/"
 _SHOWN = 8
+_NOTHING = Beside(None)
 
 
 # Its files begin with the prefix that may be given.
@@ -343,14 +343,8 @@ def convert_lifted(args: argparse.Namespace) -> str:
         "seed": seed,
         **report.as_dict(),
     }
-    native.save(
-        args.out,
-        params,
-        config,
-        about,
-        files=saved(tokenizer),
-        overwrite=args.overwrite,
-    )
+    files = Beside(tokenizer).native_files(config)
+    native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return "\n".join(
         [report.text(), tokenizer_note(tokenizer), *_changed(asked, config)]
     )
@@ -376,10 +370,9 @@ def convert_hf(args: argparse.Namespace) -> str:
         )
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
-    sentences, note = sentence_files(source, config.embed_dim)
-    files = saved(tokenizer, source.labels()) | sentences | source.generation_files()
-    message = _save(args, "hf", params, config, report, files)
-    return "\n".join([message, tokenizer_note(tokenizer), *note])
+    beside, notes = beside_of(source, tokenizer)
+    message = _save(args, "hf", params, config, report, beside)
+    return "\n".join([message, tokenizer_note(tokenizer), *notes])
 
 
 def _lifted_tokenizer(folder: str, config: EtcConfig) -> Tokenizer | None:
@@ -408,7 +401,7 @@ def convert_fairseq(args: argparse.Namespace) -> str:
     vocabulary = vocabulary or fairseq_vocabulary.Vocabulary()
     params, note = _with_mask_at_its_id(model, vocabulary)
     heads, tokenizer = list(model.report.unused), vocabulary.tokenizer
-    converted = params, model.config, model.report, saved(tokenizer)
+    converted = params, model.config, model.report, Beside(tokenizer)
     message = _save(args, "fairseq", *converted, left_over=heads, mask=note)
     lines = [message, tokenizer_note(tokenizer), note]
     if heads:
@@ -469,12 +462,13 @@ def _save(
     params,
     config,
     report: Report,
-    files: Mapping[str, bytes] = MappingProxyType({}),
+    beside: Beside = _NOTHING,
     **more: Any,
 ) -> str:
     """Saves a model that was imported whole; the report of it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
     about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded, **more}
+    files = beside.native_files(config)
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
 
@@ -483,22 +477,14 @@ def convert_to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
     source = model_source.find(args.to_hf, args.step, named="--to_hf")
     config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
-    is_known, more_files, note = hugging_face.is_known(config), {}, []
-    if is_known:
-        more_files, note = sentence_files(source, config.embed_dim)
-    files = {}
-    if is_known and tokenizer is not None:
-        files = hugging_face_files(tokenizer, config.position_limit)
-    more_files |= source.generation_files() if is_known else {}
+    beside, notes = beside_of(source, tokenizer)
+    with may_be_left_out():
+        files = beside.hugging_face_files(config)
     count = hugging_face.save(
-        args.out,
-        source.params,
-        config,
-        files=files | more_files,
-        labels=source.labels(),
+        args.out, source.params, config, files=files, labels=beside.labels
     )
     lines = [f"{count} arrays of {type(config).__name__}", tokenizer_note(tokenizer)]
-    return "\n".join([*lines, *note, *([] if files else [_NO_TOKENIZER])])
+    return "\n".join([*lines, *notes, *([] if tokenizer else [_NO_TOKENIZER])])
 
 
 # What transformers does where a folder has none.

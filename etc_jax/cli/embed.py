@@ -33,14 +33,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tqdm import tqdm
 
-from etc_jax.base.local_paths import INPUT, MODEL, PathArgument, Use
+from etc_jax.base.local_paths import INPUT, PathArgument, Use
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import check_out, whole, whole_text
-from etc_jax.cli import command_line
+from etc_jax.cli import command_line, model_and_texts
 from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.tables import TableOptions, record_id
+from etc_jax.datasets.tables import Row, TableOptions, record_id
 from etc_jax.datasets.texts import read_texts
 from etc_jax.loading.load import load
 from etc_jax.training.errors import UserError
@@ -61,8 +61,7 @@ _OUT = PathArgument(Use.WRITE, lambda out: map(str, _written(out)))
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     add = parser.add_argument
-    add("--model", required=True, type=MODEL, help="folder or name, see above")
-    add("--step", type=int, help="of a run; default: the newest checkpoint")
+    model_and_texts.add_flags(parser)
     add("--out", type=_OUT, required=True, metavar="FILE.npy", help="vectors")
     add("--overwrite", action="store_true", help="replace what --out holds")
     add(
@@ -79,12 +78,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--max_length", type=int, help="tokens of a text; default: all the model reads")
     add("--on_long", choices=("cut", "error"), default="cut", help="default: cut")
-    add(
-        "--special_tokens_in_text",
-        action="store_true",
-        help="[SEP] and the like in a text are special tokens; default: plain text",
-    )
-    add("--batch_size", type=int, default=8, help="texts at once; default: 8")
     add("files", nargs="+", type=INPUT, metavar="FILE", help="texts, see above")
     return parser.parse_args(argv)
 
@@ -96,15 +89,33 @@ def _texts(name: str) -> Iterator[tuple[str, str, str]]:
       BadRecordError: naming the file and the line that has no text.
       OSError: if the file cannot be read.
     """
-    for where, row in read_texts(name, "text"):
-        try:
-            if isinstance(row, BadRecordError):
-                raise row
-            fields = Fields(row.values)
-            text_id = record_id(fields, row.name, TableOptions())
-            yield text_id, fields.get("text", STRING), where
-        except BadRecordError as error:
-            raise error.at(where) from error
+    for where, text in read_texts(name, "text", _text_of):
+        if isinstance(text, BadRecordError):
+            raise text
+        yield *text, where
+
+
+def _text_of(row: Row) -> tuple[str, str]:
+    """(id, text) of a row."""
+    fields = Fields(row.values)
+    return record_id(fields, row.name, TableOptions()), fields.get("text", STRING)
+
+
+def _read(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """(ids, texts) of some files, of which one text at least is not blank.
+
+    Raises:
+      BadRecordError, UserError, ValueError: naming the file and the line.
+      OSError: if a file cannot be read.
+    """
+    rows = [row for name in names for row in _texts(name)]
+    if not rows:
+        raise UserError(f"{', '.join(names)}: no text is there")
+    for text_id, text, _ in rows:
+        check_unicode(text, text_id)
+    ids, texts, origins = zip(*rows, strict=True)
+    _tell_blank(texts, origins)
+    return ids, texts
 
 
 def _tell_blank(texts: Sequence[str], origins: Sequence[str]) -> None:
@@ -138,13 +149,7 @@ def embed(args: argparse.Namespace) -> str:
         raise UserError(f"--out is {out}; expected the name of a .npy file")
     for path in (out, ids_file):
         check_out(path, overwrite=args.overwrite)
-    read = [one for name in args.files for one in _texts(name)]
-    if not read:
-        raise UserError(f"{', '.join(args.files)}: no text is there")
-    for name, text, _ in read:
-        check_unicode(text, name)
-    ids, texts, origins = zip(*read, strict=True)
-    _tell_blank(texts, origins)
+    ids, texts = _read(args.files)
     model = load(args.model, step=args.step, max_length=args.max_length)
     how = {
         name: getattr(args, name)

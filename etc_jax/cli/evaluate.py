@@ -190,7 +190,7 @@ class _Evaluation:
         reader = RecordReader(
             self.task,
             self.args.files,
-            tokenizer_json=self.model.tokenizer_json,
+            tokenizer_json=self.model.tokenizer.saved(),
             lengths=self.model.lengths,
             batches=steps,
             official_quirks=self.model.config.data.official_quirks,

@@ -31,14 +31,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from etc_jax.cli import command_line, encoder_source
+from etc_jax.cli import command_line
 from etc_jax.cli.model_commands import (
+    add_source_flags,
     add_tokenizer_flag,
+    beside_of,
     carry_out,
-    hugging_face_files,
+    find_source,
     kept_tokenizer,
-    saved,
-    sentence_files,
+    may_be_left_out,
     tokenizer_note,
 )
 from etc_jax.conversion import hugging_face
@@ -53,7 +54,7 @@ _NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    encoder_source.add_flags(parser)
+    add_source_flags(parser)
     add = parser.add_argument
     add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
     add("--max_length", type=int, help="tokens; default: 4096")
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.find(args.source, args.step, "made long")
+    source = find_source(args.source, args.step, "made long")
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     is_hf = _is_hf(args, source)
     asked = Extension(
@@ -137,19 +138,12 @@ def run(args: argparse.Namespace) -> str:
     )
     extended = extend(source.params, source.config, asked)
     length = asked.max_length or _length(extended)
-    more_files, note = sentence_files(
-        source, extended.config.embed_dim, max_length=length
-    )
-    more_files |= source.generation_files()
+    beside, notes = beside_of(source, tokenizer, max_length=length)
+    written = args.out, extended.params, extended.config
     if is_hf:
-        files = hugging_face_files(tokenizer, length) | more_files
-        hugging_face.save(
-            args.out,
-            extended.params,
-            extended.config,
-            files=files,
-            labels=source.labels(),
-        )
+        with may_be_left_out():
+            files = beside.hugging_face_files(extended.config, length)
+        hugging_face.save(*written, files=files, labels=beside.labels)
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -157,16 +151,10 @@ def run(args: argparse.Namespace) -> str:
             "largest_difference": extended.difference,
             "left_behind": list(extended.left_behind),
         }
-        native.save(
-            args.out,
-            extended.params,
-            extended.config,
-            about,
-            files=saved(tokenizer, source.labels()) | more_files,
-            overwrite=args.overwrite,
-        )
+        files = beside.native_files(extended.config)
+        native.save(*written, about, files=files, overwrite=args.overwrite)
     report = _report(source.config, extended, length)
-    return "\n".join([report, tokenizer_note(tokenizer), *note])
+    return "\n".join([report, tokenizer_note(tokenizer), *notes])
 
 
 def _length(extended: Extended) -> int:

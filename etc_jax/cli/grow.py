@@ -27,8 +27,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from etc_jax.cli import command_line, encoder_source
-from etc_jax.cli.model_commands import carry_out, saved, sentence_files
+from etc_jax.cli import command_line
+from etc_jax.cli.model_commands import (
+    add_source_flags,
+    beside_of,
+    carry_out,
+    find_source,
+)
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
@@ -40,7 +45,7 @@ _PROG = "etc-jax grow"
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(_PROG, __doc__)
-    encoder_source.add_flags(parser)
+    add_source_flags(parser)
     add = parser.add_argument
     add(
         "--tokens",
@@ -61,11 +66,11 @@ def run(args: argparse.Namespace) -> str:
       ValueError, OSError, RunError: if something does not fit.
     """
     native.check_free(args.out, overwrite=args.overwrite)
-    source = encoder_source.find(args.source, args.step, "given more tokens")
+    source = find_source(args.source, args.step, "given more tokens")
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     grown = grow(source.params, source.config, number, seed=args.seed)
-    more_files, note = sentence_files(source, grown.config.embed_dim)
+    beside, notes = beside_of(source, tokenizer)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
@@ -78,9 +83,7 @@ def run(args: argparse.Namespace) -> str:
         grown.params,
         grown.config,
         about,
-        files=saved(tokenizer, source.labels())
-        | more_files
-        | source.generation_files(),
+        files=beside.native_files(grown.config),
         overwrite=args.overwrite,
     )
     new = list(added)[len(source.tokenizer.added_ids) :]
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> str:
         f"{source.config.vocab_size} rows became {grown.config.vocab_size}: {told}",
         f"short inputs: logits differ by {grown.difference:.2g} of the largest at most",
     )
-    return "\n".join([*lines, *note])
+    return "\n".join([*lines, *notes])
 
 
 def _grown(source: ModelSource, args: argparse.Namespace) -> Tokenizer:

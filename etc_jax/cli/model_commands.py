@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import jax
 
+from etc_jax.base.local_paths import MODEL, OUTPUT
 from etc_jax.cli import command_line, next_steps
-from etc_jax.conversion.formats import label_names, sentence_folder
-from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.loading import model_source
+from etc_jax.loading.beside import Beside
 from etc_jax.loading.model_source import ModelSource
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 
 T = TypeVar("T")
-_WITHOUT = "--without_tokenizer leaves it out"
+
+
+def add_source_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds those of a command that makes a model of another one."""
+    add = parser.add_argument
+    add("--from", dest="source", metavar="FOLDER", type=MODEL, required=True)
+    add("--step", type=int, help="of a run; default: the newest checkpoint")
+    add("--out", required=True, type=OUTPUT, help="folder to write")
+    add("--overwrite", action="store_true", help="replace a model that --out holds")
+
+
+def find_source(name: str, step: int | None, purpose: str) -> ModelSource:
+    """The encoder, or the encoder-decoder, of a folder or a name.
+
+    Args:
+      name: see `model_source.find`.
+      step: of a run; None: the newest checkpoint.
+      purpose: what is done to such models alone, for the error.
+
+    Raises:
+      ValueError, RunError: if there is no model, or another kind of one.
+    """
+    source = model_source.find(name, step, named="--from")
+    if not isinstance(source.config, EncoderConfig | EncoderDecoderConfig):
+        kind = type(source.config).__name__.removesuffix("Config")
+        raise ValueError(
+            f"{name} is a {kind}; what can be {purpose} are Bert, Roberta, Longformer "
+            "and BigBird, and Bart, Led and T5"
+        )
+    return source
 
 
 def kept_tokenizer(args: argparse.Namespace, read: Callable[[], T]) -> T | None:
@@ -36,63 +67,39 @@ def kept_tokenizer(args: argparse.Namespace, read: Callable[[], T]) -> T | None:
     """
     if args.without_tokenizer:
         return None
-    try:
+    with may_be_left_out():
         return read()
+
+
+@contextlib.contextmanager
+def may_be_left_out() -> Iterator[None]:
+    """Errors of a tokenizer say how a model is written without it."""
+    try:
+        yield
     except ValueError as error:
-        raise ValueError(f"{error}; {_WITHOUT}") from error
+        raise ValueError(f"{error}; --without_tokenizer leaves it out") from error
 
 
-def sentence_files(
-    source: ModelSource, embed_dim: int, *, max_length: int | None = None
-) -> tuple[dict[str, bytes], list[str]]:
-    """What sentence-transformers says of a model, for the folder of another one.
+def beside_of(
+    source: ModelSource, tokenizer: Tokenizer | None, *, max_length: int | None = None
+) -> tuple[Beside, list[str]]:
+    """What goes with a model that is made of another one.
 
     Args:
-      source: of the model.
-      embed_dim: of the other one.
-      max_length: tokens of its longest text; None: as there.
+      source: the other one.
+      tokenizer: of the model; None: none is kept.
+      max_length: tokens of the longest text that it encodes; None: as there.
 
     Returns:
-      ({name: content}, lines of a report: why there is none, if there should be one).
+      (that, lines of a report: what is left out, if there is something).
     """
     try:
-        says = source.sentences
+        sentences, notes = source.sentences, []
     except ValueError as error:
-        return {}, [f"left out, how vectors are made: {error}"]
-    if says is None:
-        return {}, []
-    if max_length is not None:
-        says = dataclasses.replace(says, max_length=max_length)
-    return sentence_folder.files_of(says, embed_dim), []
-
-
-def saved(
-    tokenizer: Tokenizer | None, labels: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, bytes]:
-    """{name: content} of files in a folder of etc_jax.
-
-    Args:
-      tokenizer: of the model, if it is kept.
-      labels: see `label_names`.
-    """
-    files = label_names.files_of(labels)
-    return files if tokenizer is None else files | {TOKENIZER: tokenizer.saved()}
-
-
-def hugging_face_files(
-    tokenizer: Tokenizer | None, max_length: int | None
-) -> dict[str, bytes]:
-    """{name: content} of a tokenizer's files in a folder of Hugging Face.
-
-    Raises:
-      ValueError: if transformers has no counterpart.
-    """
-    if tokenizer is None:
-        return {}
-    try:
-        return files_of(tokenizer, max_length)
-    except ValueError as error:
-        raise ValueError(f"{error}; {_WITHOUT}") from error
+        sentences, notes = None, [f"left out, how vectors are made: {error}"]
+    if sentences is not None and max_length is not None:
+        sentences = dataclasses.replace(sentences, max_length=max_length)
+    return source.beside(tokenizer, sentences), notes
 
 
 def tokenizer_note(tokenizer: Tokenizer | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from etc_jax.base.local_paths import STANDARD_INPUT
 from etc_jax.data.arrow_files import is_arrow
@@ -15,23 +16,40 @@ from etc_jax.data.input_files import (
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.tables import Row, read_json_rows
 
+T = TypeVar("T")
 
-def read_texts(name: str, field: str) -> Iterator[tuple[str, Row | BadRecordError]]:
-    """(where it stands, row) of each text of a file, or of standard input (-).
+
+def read_texts(
+    name: str, field: str, parse: Callable[[Row], T]
+) -> Iterator[tuple[str, T | BadRecordError]]:
+    """(where it stands, text) of each text of a file, or of standard input (-).
 
     JSON lines and rows of Parquet give their objects. Of any other file, gzipped if
     named `.gz`, each line gives {field: text}, without white space around the text.
-    What cannot be read is the error that says so.
+    What cannot be read or parsed is the error that says so, and where it stands.
 
     Args:
       name: of the file.
       field: that has the text.
+      parse: makes a text of a row, or raises BadRecordError.
 
     Raises:
       BadRecordError: naming the file, where it is damaged, or is no text in UTF-8.
         Texts before that place have come out.
       OSError: if it cannot be read.
     """
+    for where, row in _rows(name, field):
+        try:
+            if isinstance(row, BadRecordError):
+                raise row
+            text: Any = parse(row)
+        except BadRecordError as error:
+            text = error.at(where)
+        yield where, text
+
+
+def _rows(name: str, field: str) -> Iterator[tuple[str, Row | BadRecordError]]:
+    """(where it stands, row) of each text; see `read_texts`."""
     shown = "standard input" if name == STANDARD_INPUT else name
     if has_objects(name):
         unit = "row" if is_arrow(name) else "line"

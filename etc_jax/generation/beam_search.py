@@ -188,9 +188,9 @@ def finish(state: State, beams: Beams) -> Texts:
     """The texts that were found, the best first."""
     if beams.dialect == "transformers":
         return state.ended
-    found = jnp.any(state.is_ended, axis=1)
+    has_ended = jnp.any(state.is_ended, axis=1)
     pairs = zip(state.ended, state.live, strict=True)
-    ways = (found[:, None, None], found[:, None])
+    ways = (has_ended[:, None, None], has_ended[:, None])
     return Texts(*(jnp.where(w, a, b) for w, (a, b) in zip(ways, pairs, strict=True)))
 
 
@@ -299,12 +299,12 @@ def search(
     Returns:
       k texts of each input, the best first, `[b, k, m + max_tokens]`.
     """
-    given = prompt.shape[1]
+    prompt_length = prompt.shape[1]
     if inputs is not None:
         inputs = jnp.repeat(inputs, beams.num_beams, axis=0)
 
     def advance(logits, cache, state):
-        state, parents = choose(logits, state, beams, rules, given, inputs)
+        state, parents = choose(logits, state, beams, rules, prompt_length, inputs)
         return follow(cache, parents), state
 
     def body(carry):
@@ -313,7 +313,7 @@ def search(
         logits, cache = step(cache, newest.ravel())
         return advance(logits, cache, state)
 
-    first = start(prompt, given + max_tokens, beams.num_beams, logits.dtype)
+    first = start(prompt, prompt_length + max_tokens, beams.num_beams, logits.dtype)
     carry = advance(logits, cache, first)
     _, state = jax.lax.while_loop(lambda x: goes_on(x[1], beams), body, carry)
     return finish(state, beams)

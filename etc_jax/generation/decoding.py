@@ -3,7 +3,6 @@
     decoder = decoding.decoder_of("reformer", config)
     logits, cache = decoding.prefill(decoder, params, prompt, length=1024)
     logits, cache = decoding.step(decoder, params, cache, token)  # and so on
-    tokens = decoding.generate(decoder, params, prompt, 100, jax.random.key(0))
 
 A prompt is run at once, as in training; each token that follows sees what it would see
 if the sequence ended with it.
@@ -18,8 +17,6 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
-from etc_jax.base.rules import at_least
-from etc_jax.ops import sampling
 
 
 class Decoder(Protocol):
@@ -102,12 +99,17 @@ def decoder_of(family: str, config: Any) -> Decoder:
       ValueError: if models of the family do not continue sequences.
     """
     try:
-        made = registry.lookup("decoder", family)
+        decoder = registry.lookup("decoder", family)
     except KeyError as error:
         raise ValueError(
             f"models of family {family!r} cannot continue a text: {error.args[0]}"
         ) from error
-    return made(config)
+    return decoder(config)
+
+
+def has_encoder(decoder: Decoder) -> bool:
+    """Whether a decoder's model reads a text before it writes one."""
+    return hasattr(decoder, "encode")
 
 
 @functools.partial(jax.jit, static_argnames=("decoder", "batch", "length"))
@@ -167,128 +169,3 @@ def step(
 ) -> tuple[jax.Array, Any]:
     """See `Decoder.step`; the cache is used up, as its memory is written to."""
     return decoder.step(params, cache, token)
-
-
-def generate(
-    decoder: Decoder,
-    params: Any,
-    prompt: jax.Array,
-    num_tokens: int,
-    rng: jax.Array | None = None,
-    *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    prompt_lengths: jax.Array | None = None,
-) -> jax.Array:
-    """Continues prompts.
-
-    Args:
-      decoder: of the model.
-      params: of the model.
-      prompt: int `[b, n]`.
-      num_tokens: of each continuation.
-      rng: key of the draws; None only with temperature 0.
-      temperature: of the softmax that is drawn from; 0: the likeliest token is taken.
-      top_k: draw from so many likeliest tokens; 0: from all.
-      top_p: draw from the likeliest tokens whose probabilities together reach this.
-      prompt_lengths: see `prefill`.
-
-    Returns:
-      int32 `[b, num_tokens]`.
-
-    Raises:
-      ValueError: see `check_generation`; before anything is compiled.
-    """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    length = check_generation(decoder, prompt.shape, num_tokens, **options)
-    rng = sampling.key_of_draws(rng, temperature)
-    params = jax.tree.map(jnp.asarray, params)  # moved to the device once
-    logits, cache = prefill(decoder, params, prompt, length, prompt_lengths)
-    tokens, _ = _continue(
-        decoder,
-        params,
-        cache,
-        logits,
-        jax.random.split(rng, num_tokens),
-        jnp.float32(temperature) if temperature else None,
-        jnp.float32(top_p) if top_p < 1 else None,
-        top_k=top_k,
-    )
-    return tokens
-
-
-def check_generation(
-    decoder: Decoder,
-    prompt_shape: tuple[int, ...],
-    num_tokens: int,
-    *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-) -> int:
-    """The length of the cache that `generate` needs.
-
-    Raises:
-      ValueError: if the model cannot continue, the sequence is too long for it, or an
-        option is out of range.
-    """
-    at_least(1).check(num_tokens=num_tokens)
-    sampling.check(temperature, top_k, top_p)
-    if len(prompt_shape) != 2 or prompt_shape[1] < 1:
-        raise ValueError(
-            f"the prompt has shape {prompt_shape}, expected [batch, n] with n of at "
-            "least 1"
-        )
-    return check_length(decoder, prompt_shape[1], num_tokens)
-
-
-def check_length(decoder: Decoder, prompt_length: int, num_tokens: int) -> int:
-    """The length of the cache for so many tokens after a prompt.
-
-    Raises:
-      ValueError: if the model cannot continue, or not so far.
-    """
-    n = prompt_length
-    length = n + num_tokens - 1  # nothing is asked of the last one
-    try:
-        decoder.check(length)
-    except ValueError as error:
-        if n == 1:  # what an encoder-decoder begins with is no prompt of a user
-            raise
-        raise ValueError(
-            f"a prompt of {n} tokens and {num_tokens} that follow need {length} "
-            f"positions: {error}"
-        ) from error
-    return length
-
-
-@functools.partial(
-    jax.jit,
-    static_argnames=("decoder", "top_k"),
-    donate_argnames="cache",
-)
-def _continue(
-    decoder: Decoder,
-    params: Any,
-    cache: Any,
-    logits: jax.Array,
-    rngs: jax.Array,
-    temperature: jax.Array | None,
-    top_p: jax.Array | None,
-    *,
-    top_k: int,
-) -> tuple[jax.Array, Any]:
-    """(a token for each key, the cache, which takes the place of the one given)."""
-
-    def draw(logits, rng):
-        return sampling.choose(logits, rng, temperature, top_k=top_k, top_p=top_p)
-
-    def body(carry, rng):
-        logits, cache = decoder.step(params, carry[1], carry[0])
-        token = draw(logits, rng)
-        return (token, cache), token
-
-    first = draw(logits, rngs[0])
-    (_, cache), others = jax.lax.scan(body, (first, cache), rngs[1:])
-    return jnp.concatenate([first[:, None], others.T], axis=1), cache

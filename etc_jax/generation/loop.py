@@ -1,10 +1,10 @@
 """Texts by any decoder: the likeliest token each time, by chance, or by beam search.
 
     options = Options(max_tokens=128, beams=Beams(4), rules=Rules(eos_ids=(2,)))
-    memory = encode(decoder, params, input_tokens)
-    found = write(decoder, params, prompt, options, memory=memory)
+    written = answer(decoder, params, input_tokens, input_example_ids, options)
+    written = write(decoder, params, prompt, options)
 
-Encoder-decoders have a memory of their input; language models go on without.
+An encoder-decoder answers its input; a language model goes on with a prompt.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from etc_jax.base.rules import at_least, refuse
 from etc_jax.generation import beam_search, decoding
@@ -111,7 +112,16 @@ def check(decoder: Decoder, options: Options, prompt_length: int = 1) -> None:
     """
     refuse(_value_problems(options))
     refuse(_model_problems(decoder, options, prompt_length))
-    decoding.check_length(decoder, prompt_length, options.max_tokens)
+    length = prompt_length + options.max_tokens - 1  # nothing is asked of the last one
+    try:
+        decoder.check(length)
+    except ValueError as error:
+        if decoding.has_encoder(decoder):  # what it begins with is no prompt of a user
+            raise
+        raise ValueError(
+            f"a prompt of length {prompt_length} and {options.max_tokens} tokens that "
+            f"follow need {length} positions: {error}"
+        ) from error
 
 
 def _value_problems(options: Options) -> Iterator[tuple[str, str]]:
@@ -141,8 +151,8 @@ def _model_problems(decoder, options: Options, prompt_length: int):
     start_id = _start_id(decoder, options)
     if start_id is not None and not 0 <= start_id < size:
         yield "start_id", f"is {start_id}; expected 0 to {size - 1}"
-    given = () if start_id is None or prompt_length > 1 else (start_id,)
-    yield from options.rules.problems_with(size, most, prompt_length, given)
+    start_ids = () if start_id is None or prompt_length > 1 else (start_id,)
+    yield from options.rules.problems_with(size, most, prompt_length, start_ids)
     if options.beams is not None:
         yield from options.beams.problems_with(size, most, options.rules)
 
@@ -167,6 +177,58 @@ def encode(
     return decoder.encode(params, input_tokens, input_example_ids, global_index)
 
 
+def first_tokens(example_ids: Array, count: int) -> Array:
+    """int32 `[b, g]`: places of the first `count` tokens of each row; -1: padding.
+
+    Args:
+      example_ids: int `[b, n]`; 0 is padding.
+      count: tokens of a row, such as those that are global; g is at most that.
+    """
+    is_token = example_ids[:, :count] > 0
+    return jnp.where(is_token, jnp.arange(is_token.shape[1])[None], -1)
+
+
+def answer(
+    decoder: Any,
+    params: Any,
+    input_tokens: Array,
+    input_example_ids: Array,
+    options: Options,
+    rng: Array | None = None,
+    *,
+    global_tokens: int = 0,
+    numbers: Array | None = None,
+) -> Written:
+    """What an encoder-decoder writes for each of its inputs.
+
+    Args:
+      decoder: of the model.
+      params: of the model.
+      input_tokens: int `[b, n]`.
+      input_example_ids: int `[b, n]`; 0 is padding, whose tokens do not count.
+      options: what to write.
+      rng: see `write`.
+      global_tokens: so many first tokens of an input are global.
+      numbers: see `write`.
+
+    Raises:
+      ValueError: see `check`.
+    """
+    is_token = input_example_ids > 0
+    tokens = jnp.where(is_token, input_tokens, decoder.config.pad_id)
+    index = first_tokens(input_example_ids, global_tokens) if global_tokens else None
+    return write(
+        decoder,
+        params,
+        prompt_of(decoder, options, len(tokens)),
+        options,
+        rng,
+        memory=encode(decoder, params, tokens, input_example_ids, index),
+        inputs=jnp.where(is_token, tokens, -1),
+        numbers=numbers,
+    )
+
+
 def write(
     decoder: Decoder,
     params: Any,
@@ -174,10 +236,12 @@ def write(
     options: Options,
     rng: Array | None = None,
     *,
+    prompt_lengths: Array | None = None,
     memory: Any = None,
     inputs: Array | None = None,
+    numbers: Array | None = None,
 ) -> Written:
-    """Continues prompts, which have as many tokens each.
+    """Continues prompts.
 
     Args:
       decoder: of the model.
@@ -185,36 +249,60 @@ def write(
       prompt: int `[b, m]`; of an encoder-decoder what its decoder begins with.
       options: what to write.
       rng: key of the draws; None only with temperature 0.
+      prompt_lengths: int `[b]` in 1..m: tokens of each prompt, then padding, which
+        rules of tokens cannot tell from a text; None: all have m tokens.
       memory: of `encode`; None for models without an encoder.
       inputs: int `[b, n]`, what was encoded, -1 in padding; `encoder_no_repeat_ngram`
         alone needs them.
+      numbers: int `[b]`: the draws of a row are a function of `rng` and its number,
+        whatever rows are beside it; None: 0 to b - 1.
 
     Raises:
-      ValueError: see `check`.
+      ValueError: see `check`; or if something is missing that the options need.
     """
     check(decoder, options, prompt.shape[1])
+    inputs = _checked_inputs(options, prompt_lengths, inputs)
+    rng = sampling.key_of_draws(rng, options.temperature)
+    draws = rng, np.arange(len(prompt)) if numbers is None else numbers
+    prompt = jnp.asarray(prompt, jnp.int32)
+    params = jax.tree.map(jnp.asarray, params)  # moved to the device once
+    length = prompt.shape[1] + options.max_tokens - 1
+    logits, cache = prefill(
+        decoder, params, prompt, length, prompt_lengths, memory=memory
+    )
+    if options.beams is not None:
+        return _searched(decoder, params, prompt, options, logits, cache, inputs)
+    # A memory may stand in the cache as it is, and its owner needs it again.
+    go_on = _one_by_one_in_place if memory is None else _one_by_one
+    return go_on(decoder, params, prompt, options, draws, logits, cache, inputs)[0]
+
+
+def _checked_inputs(
+    options: Options, prompt_lengths: Array | None, inputs: Array | None
+) -> Array | None:
+    """The inputs, where the rules read them; see `write`.
+
+    Raises:
+      ValueError: if something is missing that they read.
+    """
+    if prompt_lengths is not None and options.rules != Rules():
+        raise ValueError(
+            f"prompt_lengths are given with rules of tokens ({options.rules}), which "
+            "would read padding as text; give prompts of one length, or no rules"
+        )
     if not options.rules.encoder_no_repeat_ngram:
-        inputs = None
-    elif inputs is None:
+        return None
+    if inputs is None:
         raise ValueError(
             "encoder_no_repeat_ngram is "
             f"{options.rules.encoder_no_repeat_ngram}, but inputs is None; give what "
             "was encoded, or set it to 0"
         )
-    rng = sampling.key_of_draws(rng, options.temperature)
-    prompt = jnp.asarray(prompt, jnp.int32)
-    length = prompt.shape[1] + options.max_tokens - 1
-    logits, cache = prefill(decoder, params, prompt, length, memory=memory)
-    return _continue(decoder, params, prompt, options, rng, logits, cache, inputs)
+    return inputs
 
 
 @functools.partial(jax.jit, static_argnames=("decoder", "options"))
-def _continue(decoder, params, prompt, options: Options, rng, logits, cache, inputs):
-    m = prompt.shape[1]
-    state = logits, cache, inputs
-    if options.beams is None:
-        found = _one_by_one(decoder, params, prompt, options, rng, *state)
-        return _written(found[0][:, :, m:], found[1], options)
+def _searched(decoder, params, prompt, options: Options, logits, cache, inputs):
     k = options.beams.num_beams
     tokens, scores = beam_search.search(
         functools.partial(decoder.step, params),
@@ -228,28 +316,29 @@ def _continue(decoder, params, prompt, options: Options, rng, logits, cache, inp
         inputs=inputs,
     )
     tokens, scores = (x[:, : options.num_texts] for x in (tokens, scores))
-    return _written(tokens[:, :, m:], scores, options)
+    return _written(tokens[:, :, prompt.shape[1] :], scores, options)
 
 
-def _one_by_one(decoder, params, prompt, options, rng, logits, cache, inputs):
-    """(int `[b, 1, length]`, float32 `[b, 1]`)."""
+def _drawn(decoder, params, prompt, options: Options, draws, logits, cache, inputs):
+    """(what is written, the cache, which may take the place of the one given)."""
     b, m = prompt.shape
+    rngs = jax.vmap(jax.random.fold_in, (None, 0))(*draws)
     rules, length = options.rules, m + options.max_tokens
     is_end = jnp.asarray(logit_rules.is_in(rules.eos_ids, logits.shape[1]))
     tokens = jnp.full((b, length), options.pad_id, jnp.int32).at[:, :m].set(prompt)
 
     def choose(logits, tokens, count, done, scores):
-        found = logit_rules.apply(logits, rules, tokens, count, m, length - 1, inputs)
+        allowed = logit_rules.apply(logits, rules, tokens, count, m, length - 1, inputs)
         token = sampling.choose(
-            found,
-            jax.random.fold_in(rng, count),
+            allowed,
+            jax.vmap(jax.random.fold_in, (0, None))(rngs, count),
             options.temperature or None,
             top_k=options.top_k,
             top_p=options.top_p if options.top_p < 1 else None,
         )
-        mine = jax.nn.log_softmax(found)[jnp.arange(b), token]
+        score = jax.nn.log_softmax(allowed)[jnp.arange(b), token]
         tokens = tokens.at[:, count].set(jnp.where(done, options.pad_id, token))
-        scores = scores + jnp.where(done, 0.0, mine)
+        scores = scores + jnp.where(done, 0.0, score)
         return tokens, count + 1, done | is_end[token], scores
 
     def body(carry):
@@ -263,8 +352,14 @@ def _one_by_one(decoder, params, prompt, options, rng, logits, cache, inputs):
 
     none = jnp.zeros((b,), bool), jnp.zeros((b,), logits.dtype)
     first = choose(logits, tokens, jnp.int32(m), *none)
-    _, tokens, _, _, scores = jax.lax.while_loop(more, body, (cache, *first))
-    return tokens[:, None], scores[:, None]
+    cache, tokens, _, _, scores = jax.lax.while_loop(more, body, (cache, *first))
+    return _written(tokens[:, None, m:], scores[:, None], options), cache
+
+
+_one_by_one = jax.jit(_drawn, static_argnames=("decoder", "options"))
+_one_by_one_in_place = jax.jit(
+    _drawn, static_argnames=("decoder", "options"), donate_argnames="cache"
+)
 
 
 def _written(tokens: Array, scores: Array, options: Options) -> Written:

@@ -114,15 +114,15 @@ class GenerationConfig:
         Raises:
           ValueError: if there is no such field, or a value is out of range.
         """
-        known = [field.name for field in dataclasses.fields(cls)]
-        if unknown := [name for name in how if name not in known]:
+        names = [field.name for field in dataclasses.fields(cls)]
+        if unknown := [name for name in how if name not in names]:
             raise ValueError(
                 f"no option {', '.join(unknown)} of writing; there are "
-                f"{', '.join(known)}"
+                f"{', '.join(names)}"
             )
-        found = cls(**how)
-        refuse(found.problems())
-        return found
+        config = cls(**how)
+        refuse(config.problems())
+        return config
 
     def said(self) -> dict[str, Any]:
         """The fields that are not None."""

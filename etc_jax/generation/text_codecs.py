@@ -6,29 +6,10 @@ from typing import Protocol
 import numpy as np
 
 from etc_jax.data.bytes.stream import BYTES, START
-from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from etc_jax.training.checkpoints.saved_params import SavedParams
 from etc_jax.training.errors import UserError
-
-
-def tokenizer_of_run(saved: SavedParams) -> Tokenizer:
-    """That of a run on text, in whose folder it lies.
-
-    Args:
-      saved: one of the run's checkpoints.
-
-    Raises:
-      UserError: if it is missing.
-    """
-    path = saved.run / TOKENIZER
-    if not path.exists():
-        raise UserError(
-            f"{path} is missing: a run on text has its tokenizer there. Name the "
-            "folder of the run, or a checkpoint that lies where the run left it"
-        )
-    return Tokenizer.from_bytes(path.read_bytes(), str(path))
 
 
 class Codec(Protocol):
@@ -40,20 +21,22 @@ class Codec(Protocol):
 
     allowed: tuple[int, int]
 
-    def encode(self, text: bytes) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """The ids of a prompt, one at least.
 
         Raises:
-          UserError: if it has none.
+          UserError, ValueError: if it has none, or one that the model does not know.
         """
 
-    def decode(self, ids: np.ndarray) -> bytes:
+    def decode(self, ids: np.ndarray) -> str:
         """The text of int ids `[n]`, all of them allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ByteCodec:
     """Bytes, which are ids one after the other.
+
+    Bytes that are no UTF-8 are surrogates in a text ("surrogateescape").
 
     Attributes:
       first_id: of byte 0.
@@ -68,9 +51,10 @@ class ByteCodec:
         """See `Codec`."""
         return self.first_id, self.first_id + BYTES
 
-    def encode(self, text: bytes) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """See `Codec`; as in training, something stands before a text."""
-        ids = [START, *(byte + self.first_id for byte in text)]
+        content = text.encode("utf-8", "surrogateescape")
+        ids = [START, *(byte + self.first_id for byte in content)]
         if max(ids) >= self.vocab_size:
             raise UserError(
                 f"the prompt has byte {max(ids) - self.first_id}, but the model knows "
@@ -78,9 +62,10 @@ class ByteCodec:
             )
         return ids
 
-    def decode(self, ids: np.ndarray) -> bytes:
+    def decode(self, ids: np.ndarray) -> str:
         """See `Codec`."""
-        return (ids - self.first_id).astype(np.uint8).tobytes()
+        content = (ids - self.first_id).astype(np.uint8).tobytes()
+        return content.decode("utf-8", "surrogateescape")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +85,10 @@ class TextCodec:
         """See `Codec`: no special tokens."""
         return self.tokenizer.token_ids.regular_ids
 
-    def encode(self, text: bytes) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """See `Codec`."""
-        try:
-            [(ids, _)] = self.tokenizer.encode_batch([text.decode("utf-8-sig")])
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"the prompt is not UTF-8 ({error}), which this model's tokenizer reads"
-            ) from error
+        check_unicode(text, "the prompt")
+        [(ids, _)] = self.tokenizer.encode_batch([text])
         if not len(ids):
             raise UserError(
                 "the prompt has no token; a model of text needs one at least to go on"
@@ -115,6 +96,6 @@ class TextCodec:
         check_rows(ids, self.vocab_size, self.tokenizer, "the prompt")
         return list(map(int, ids))
 
-    def decode(self, ids: np.ndarray) -> bytes:
+    def decode(self, ids: np.ndarray) -> str:
         """See `Codec`."""
-        return self.tokenizer.decode(ids.tolist()).encode()
+        return self.tokenizer.decode(ids.tolist())

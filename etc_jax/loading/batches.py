@@ -20,12 +20,12 @@ class Group(NamedTuple):
     """Inputs that are computed together.
 
     Attributes:
-      places: of the inputs among all.
+      indices: of the inputs among all.
       rows: of the batch; those after the inputs are there to keep shapes few.
       length: with padding.
     """
 
-    places: list[int]
+    indices: list[int]
     rows: int
     length: int
 
@@ -52,18 +52,18 @@ def groups(
       batch_size: inputs of a group, at most.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
-    found = []
+    formed: list[Group] = []
     for most, some in itertools.groupby(order, lambda i: limit(lengths[i])):
-        places = list(some)
-        padded = [padded_length(lengths[i]) for i in places]
+        indices = list(some)
+        padded = [padded_length(lengths[i]) for i in indices]
         if most is not None:
             padded = [min(length, most) for length in padded]
         padded = _worthwhile(padded)
-        while places:
-            rows = _rows_of_first(padded, batch_size, found)
-            found.append(Group(places[:rows], rows, padded[0]))
-            del places[:rows], padded[:rows]
-    return found
+        while indices:
+            rows = _rows_of_first(padded, batch_size, formed)
+            formed.append(Group(indices[:rows], rows, padded[0]))
+            del indices[:rows], padded[:rows]
+    return formed
 
 
 def _worthwhile(padded: Sequence[int]) -> list[int]:
@@ -87,19 +87,19 @@ def _rows_of_first(padded: Sequence[int], batch_size: int, before: list[Group]) 
     rows = _rows(sum(2 * x > length for x in padded[:batch_size]), batch_size)
     if sum(length - x for x in padded[rows:batch_size]) < WORTH_A_PROGRAM:
         rows = _rows(min(len(padded), batch_size), batch_size)
-    known = any((g.rows, g.length) == (batch_size, length) for g in before)
-    if known and (batch_size - rows) * length < WORTH_A_PROGRAM:
+    is_compiled = any((g.rows, g.length) == (batch_size, length) for g in before)
+    if is_compiled and (batch_size - rows) * length < WORTH_A_PROGRAM:
         return batch_size
     return rows
 
 
-def new_shapes_first(found: Iterable[Group]) -> list[Group]:
+def new_shapes_first(formed: Iterable[Group]) -> list[Group]:
     """The first group of each shape, then the others, both in their order.
 
     Where groups are computed at once, each program is then compiled by one of them.
     """
     first, others, shapes = [], [], set()
-    for group in found:
+    for group in formed:
         shape = group.rows, group.length
         (others if shape in shapes else first).append(group)
         shapes.add(shape)

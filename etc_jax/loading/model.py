@@ -16,21 +16,24 @@ import numpy as np
 
 from etc_jax.base import cores
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.formats import label_names, native, sentence_folder
+from etc_jax.conversion.formats import (
+    generation_file,
+    native,
+)
+from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
-from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.encoding import check_unicode
-from etc_jax.data.tokenizers.hub_writing import files_of
 from etc_jax.data.tokenizers.special_in_text import with_special_tokens
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
-from etc_jax.generation import decoding, language_model, text_writer
+from etc_jax.generation.writer import Writer, readable
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
+from etc_jax.loading.beside import Beside
 from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
-from etc_jax.ops import sampling
+from etc_jax.loading.writers import AS_TRAINED, Reading, writer_of
 from etc_jax.training.checkpoints.saved_params import SavedParams
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
@@ -221,15 +224,15 @@ class LoadedModel:
         )
         lengths = np.array([len(one.ids) for one in inputs], np.int32)
         shape = len(inputs), lengths.max(initial=0), self.config.embed_dim
-        found = np.zeros(shape, np.float32)
+        states = np.zeros(shape, np.float32)
 
         def of_batch(batch):
             return pooling_lib.states(encoder, self.params, batch)
 
-        for places, states in self._computed(inputs, batch_size, of_batch):
-            longest = lengths[places].max()
-            found[places, :longest] = states[: len(places), :longest]
-        return HiddenStates(found, lengths)
+        for indices, rows in self._computed(inputs, batch_size, of_batch):
+            longest = lengths[indices].max()
+            states[indices, :longest] = rows[: len(indices), :longest]
+        return HiddenStates(states, lengths)
 
     def encode(
         self,
@@ -272,19 +275,19 @@ class LoadedModel:
         inputs = self.inputs_of(
             texts, on_long, special_tokens_in_text=special_tokens_in_text
         )
-        found = np.zeros((len(inputs), self.config.embed_dim), np.float32)
+        vectors = np.zeros((len(inputs), self.config.embed_dim), np.float32)
+        how = pooling, bool(normalize)
 
         def of_batch(batch):
-            given = encoder, self.params, batch, pooling, bool(normalize)
-            return pooling_lib.vectors(*given)
+            return pooling_lib.vectors(encoder, self.params, batch, *how)
 
         done = 0
-        for places, vectors in self._computed(inputs, batch_size, of_batch):
-            found[places] = vectors[: len(places)]
-            done += len(places)
+        for indices, rows in self._computed(inputs, batch_size, of_batch):
+            vectors[indices] = rows[: len(indices)]
+            done += len(indices)
             if progress is not None:
                 progress(done)
-        return found
+        return vectors
 
     def _computed(
         self,
@@ -292,18 +295,18 @@ class LoadedModel:
         batch_size: int,
         fn: Callable[[Batch], jax.Array],
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """(places among the texts, what `fn` gives; last rows may be there twice)."""
+        """(indices of texts, what `fn` gives; last rows may be there twice)."""
         _check_batch_size(batch_size)
         limit = self.encoder.padding_limit
-        found = groups([len(x.ids) for x in inputs], limit, batch_size)
+        formed = groups([len(x.ids) for x in inputs], limit, batch_size)
 
         def compute(group: Group) -> tuple[list[int], np.ndarray]:
-            rows = [inputs[i] for i in group.places]
+            rows = [inputs[i] for i in group.indices]
             rows += rows[-1:] * (group.rows - len(rows))
-            return group.places, np.asarray(fn(self.batch(rows, group.length)))
+            return group.indices, np.asarray(fn(self.batch(rows, group.length)))
 
         with concurrent.futures.ThreadPoolExecutor(_at_once()) as pool:
-            yield from pool.map(compute, new_shapes_first(found))
+            yield from pool.map(compute, new_shapes_first(formed))
 
     def generate(
         self,
@@ -334,39 +337,38 @@ class LoadedModel:
         texts = _listed(texts)
         _check_texts(texts)
         _check_batch_size(batch_size)
-        rng, how = sampling.key(seed), {"num_tokens": num_tokens, **how}
-        writer = self._writer
-        if special_tokens_in_text:
-            writer = writer.with_special_tokens()
-        if isinstance(writer, language_model.LanguageModel):
-            found = [writer.continued(text.encode(), how, seed)[0] for text in texts]
-            return [text.decode(errors="replace") for text in found]
-        options = writer.options(how)
-        pairs = [Pair(str(i), text, None) for i, text in enumerate(texts)]
-        written = writer.write(pairs, options, batch_size=batch_size, rng=rng)
-        return [best.text for best, *_ in written]
+        writer = self.writer(Reading(special_tokens_in_text=special_tokens_in_text))
+        inputs = [writer.input_of(Pair(str(i), x, None)) for i, x in enumerate(texts)]
+        how = {"num_tokens": num_tokens, **how}
+        written = writer.write(inputs, how, batch_size=batch_size, seed=seed)
+        return [readable(texts[0].text) for _, texts in written]
+
+    def writer(self, reading: Reading = AS_TRAINED) -> Writer:
+        """What writes texts with the model, by whom ever they are asked for.
+
+        Args:
+          reading: how it reads texts.
+
+        Raises:
+          ValueError, RunError: if the model does not write, or does not read so.
+        """
+        return writer_of(
+            self.params,
+            self.config,
+            self.tokenizer,
+            run=self.run,
+            file=self._generation_file,
+            reading=reading,
+            named="the model" if self.source is None else str(self.source.place.root),
+        )
 
     @functools.cached_property
-    def _writer(self) -> text_writer.TextWriter | language_model.LanguageModel:
-        """What writes texts; the first call warns of options that are left out."""
-        decoder = decoding.decoder_of(self.family, self.config)
-        decoder.check(1)
+    def _generation_file(self) -> GenerationFile | None:
+        """What its folder says; the first call warns of options that are left out."""
         file = None if self.source is None else self.source.generation
-        if not text_writer.writes(decoder):
-            return self._language_model(decoder, file)
-        if self.run is not None:
-            return text_writer.of_run(self.run._replace(params=self.params), decoder)
-        tokenizer = self._needed_tokenizer()
-        return text_writer.of_model(self.params, tokenizer, decoder, file=file)
-
-    def _language_model(self, decoder: Any, file: Any) -> language_model.LanguageModel:
-        if self.run is not None:
-            codec = language_model.codec_of_run(self.run)
-        else:
-            codec = language_model.codec_of_model(
-                self.tokenizer, self.config.vocab_size, None, "the model"
-            )
-        return language_model.of_model(self.params, decoder, codec, file)
+        if file is not None:
+            generation_file.log_left_out(file)
+        return file
 
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Writes the folder of a converted model, which `load` and all commands read.
@@ -378,17 +380,13 @@ class LoadedModel:
         Raises:
           ValueError: if something else is there.
         """
-        files = self._sentence_files() | self._generation_files()
-        files |= label_names.files_of(self._labels())
-        if self.tokenizer is not None:
-            files[TOKENIZER] = self.tokenizer.saved()
         made_from = {} if self.run is None else {"run": str(self.run.folder)}
         native.save(
             folder,
             self._host_params(),
             self.config,
             {"made_from": made_from},
-            files=files,
+            files=self._beside.native_files(self.config),
             overwrite=overwrite,
         )
 
@@ -404,25 +402,18 @@ class LoadedModel:
           ValueError: if transformers has no such model or tokenizer, or the folder
             holds something.
         """
-        files = self._sentence_files() | self._generation_files()
-        if self.tokenizer is not None and hugging_face.is_known(self.config):
-            files |= files_of(self.tokenizer, self.config.position_limit)
-        params = self._host_params()
-        labels = self._labels()
-        hugging_face.save(folder, params, self.config, files=files, labels=labels)
+        beside, params = self._beside, self._host_params()
+        files = beside.hugging_face_files(self.config)
+        hugging_face.save(
+            folder, params, self.config, files=files, labels=beside.labels
+        )
 
-    def _labels(self) -> Mapping[str, Any]:
-        return {} if self.source is None else self.source.labels()
-
-    def _generation_files(self) -> dict[str, bytes]:
-        if self.source is None:
-            return generation_files(self.config, None)
-        return self.source.generation_files()
-
-    def _sentence_files(self) -> dict[str, bytes]:
-        if self.sentences is None:
-            return {}
-        return sentence_folder.files_of(self.sentences, self.config.embed_dim)
+    @property
+    def _beside(self) -> Beside:
+        if self.source is not None:
+            return self.source.beside(self.tokenizer, self.sentences)
+        generation = generation_files(self.config, None)
+        return Beside(self.tokenizer, sentences=self.sentences, generation=generation)
 
     def _host_params(self) -> dict[str, Any]:
         return jax.tree.map(np.asarray, self.params)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from etc_jax.base import registry, strict_json
-from etc_jax.config import Config, from_json, to_dict
+from etc_jax.config import Config, ConfigError, from_json, to_dict
 from etc_jax.config.kinds import is_objective
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import (
@@ -31,6 +31,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.generation.options import GenerationConfig, of_model
+from etc_jax.loading.beside import Beside
 from etc_jax.training.checkpoints import model_folder, parameter_source
 from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
@@ -97,9 +98,9 @@ class ModelSource:
         Raises:
           ValueError: if it cannot be read, or is that of another model.
         """
-        if (found := self._tokenizer()) is not None:
-            check_ids(found, self.config, self.place.tokenizer_folder)
-        return found
+        if (tokenizer := self._tokenizer()) is not None:
+            check_ids(tokenizer, self.config, self.place.tokenizer_folder)
+        return tokenizer
 
     def _tokenizer(self) -> Tokenizer | None:
         folder = self.place.tokenizer_folder
@@ -160,8 +161,12 @@ class ModelSource:
         """
         if self.saved is not None:
             return self.saved.config
-        text = self._exported_text
-        return None if text is None else from_json(text)
+        if (text := self._exported_text) is None:
+            return None
+        try:
+            return from_json(text)
+        except ConfigError as error:
+            raise ValueError(f"{self.place.path / HF_CONFIG}: {error}") from error
 
     def labels(self) -> dict[str, Any]:
         """What a config.json of Hugging Face says of the labels that it chooses among.
@@ -199,11 +204,23 @@ class ModelSource:
         writes = native.family_of(self.config) in registry.names("decoder")
         return generation_file.of_config(path) if writes else None
 
-    def generation_files(self) -> dict[str, bytes]:
-        """{name: content} of how it writes, for the folder of another model."""
+    def beside(
+        self, tokenizer: Tokenizer | None, sentences: SentenceFolder | None
+    ) -> Beside:
+        """What goes with it into the folder of another model.
+
+        Args:
+          tokenizer: of that one.
+          sentences: see `sentences`, of that one.
+
+        Raises:
+          ValueError: if a file is damaged, or the data set of a run is not there.
+        """
         if self.generation is not None:
-            return generation_file.files_of(self.generation.values)
-        return generation_files(self.config, self.run)
+            generation = generation_file.files_of(self.generation.values)
+        else:
+            generation = generation_files(self.config, self.run)
+        return Beside(tokenizer, self.labels(), sentences, generation)
 
 
 def generation_files(model: Any, run: Config | None) -> dict[str, bytes]:
@@ -263,9 +280,9 @@ def find(
     Raises:
       ValueError: if there is none, or a step is given and it is no run.
     """
-    found = model_folder.find(place, named=named, download=download)
-    if step is not None and found.kind in (Kind.CONVERTED, Kind.HUGGING_FACE):
+    folder = model_folder.find(place, named=named, download=download)
+    if step is not None and folder.kind in (Kind.CONVERTED, Kind.HUGGING_FACE):
         raise ValueError(
-            f"{found.path} is {found.kind.value} and no run: leave step={step} out"
+            f"{folder.path} is {folder.kind.value} and no run: leave step={step} out"
         )
-    return ModelSource(found, step)
+    return ModelSource(folder, step)

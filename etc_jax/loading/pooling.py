@@ -54,8 +54,8 @@ def vectors(
     encoder: TextEncoder, params: Any, batch: Batch, pooling: str, normalize: bool
 ) -> jax.Array:
     """float32 `[b, e]` of a batch; of length 1 with `normalize`."""
-    found = pooled(encoder, encoder.apply(params, batch), batch, pooling)
-    return normalized(found) if normalize else found
+    pool = pooled(encoder, encoder.apply(params, batch), batch, pooling)
+    return normalized(pool) if normalize else pool
 
 
 def normalized(vectors: jax.Array) -> jax.Array:
@@ -67,5 +67,5 @@ def normalized(vectors: jax.Array) -> jax.Array:
 @functools.partial(jax.jit, static_argnames="encoder")
 def states(encoder: TextEncoder, params: Any, batch: Batch) -> jax.Array:
     """float32 `[b, n, e]` of a batch, 0 in padding."""
-    found, real = encoder.tokens(encoder.apply(params, batch), batch)
-    return jnp.where(real[..., None], found.astype(jnp.float32), 0)
+    hidden, real = encoder.tokens(encoder.apply(params, batch), batch)
+    return jnp.where(real[..., None], hidden.astype(jnp.float32), 0)

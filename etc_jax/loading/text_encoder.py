@@ -112,11 +112,11 @@ def text_encoder_of(family: str, config: Any) -> TextEncoder:
     Raises:
       ValueError: if they do not encode texts.
     """
-    known = list(registry.names(KIND))
-    if family not in known:
+    families = list(registry.names(KIND))
+    if family not in families:
         raise ValueError(
             f"the model is of family {family!r}, which does not encode texts here; "
-            f"{', '.join(known)} do. Give inputs that you make yourself to its module "
-            "of etc_jax.models"
+            f"{', '.join(families)} do. Give inputs that you make yourself to its "
+            "module of etc_jax.models"
         )
     return registry.lookup(KIND, family)(config)

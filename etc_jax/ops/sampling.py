@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 
-from etc_jax.base.rules import at_least, number, refuse, whole
+from etc_jax.base.rules import at_least, number, whole
 from etc_jax.ops.logit_rules import LARGEST, SMALLEST
 
 Array = jax.Array
@@ -25,7 +25,7 @@ def choose(
 
     Args:
       logits: float `[b, vocabulary]`.
-      rng: key of the draw.
+      rng: key of the draws, or keys `[b]`, one for each row.
       temperature: what logits are divided by first, more than 0; None: the likeliest
         token is taken, and nothing drawn.
       top_k: leave out what is less likely than so many others; 0: nothing. Those that
@@ -40,7 +40,8 @@ def choose(
     if temperature is None:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     logits = filtered(logits, temperature, top_k=top_k, top_p=top_p)
-    return jax.random.categorical(rng, logits).astype(jnp.int32)
+    draw = jax.vmap(jax.random.categorical) if rng.ndim else jax.random.categorical
+    return draw(rng, logits).astype(jnp.int32)
 
 
 def filtered(
@@ -84,15 +85,6 @@ def problems(temperature: float, top_k: int, top_p: float) -> Iterator[tuple[str
         yield "top_k", problem
     if problem := number(0, 1, "(]").problem(top_p):
         yield "top_p", problem
-
-
-def check(temperature: float, top_k: int, top_p: float) -> None:
-    """Refuses what nothing can be drawn with.
-
-    Raises:
-      ValueError: naming each option, what it is and what was expected; see `problems`.
-    """
-    refuse(problems(temperature, top_k, top_p))
 
 
 def key(seed: int) -> Array:

@@ -44,7 +44,7 @@ def export_run(
     }
     files = {
         CONFIG: f"{to_json(model.config)}\n".encode(),
-        TOKENIZER: model.tokenizer_json,
+        TOKENIZER: model.tokenizer.saved(),
     }
     files |= generation_files(model.config.model, model.config)
     native.save(

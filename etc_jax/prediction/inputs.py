@@ -107,7 +107,7 @@ class RecordReader:
         Args:
           task: the data set with its options.
           paths: of its files.
-          tokenizer_json: see `TrainedModel`.
+          tokenizer_json: what the tokenizer of the model saved itself as.
           lengths: of an input, in the order of the sizes of the data set.
           batches: the numbers, ascending, of each batch's records among those of the
             files that can be read.

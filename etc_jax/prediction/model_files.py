@@ -13,18 +13,16 @@ import numpy as np
 from etils import epath
 
 from etc_jax.base import strict_json
-from etc_jax.config import Config, ConfigError, from_json, to_dict
+from etc_jax.config import Config, to_dict
 from etc_jax.config.sections import LENGTHS
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.formats import generation_file, native
+from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.of_config import lengths_of
-from etc_jax.prediction.inputs import tokenizer_of
-from etc_jax.training.checkpoints import model_folder
-from etc_jax.training.checkpoints.model_folder import Kind
-from etc_jax.training.checkpoints.saved_params import read_params
+from etc_jax.loading import model_source
+from etc_jax.loading.model_source import ModelSource
 from etc_jax.training.errors import UserError
 
 CONFIG = "config.json"
@@ -40,7 +38,7 @@ class TrainedModel:
     Attributes:
       params: nested dict of numpy arrays.
       config: of the run.
-      tokenizer_json: what the tokenizer saved itself as.
+      tokenizer: of the run's data.
       folder: where it was found.
       step: of the run, after which it was saved.
       generation: how the folder of an exported model says that it writes texts.
@@ -48,7 +46,7 @@ class TrainedModel:
 
     params: dict[str, Any]
     config: Config
-    tokenizer_json: bytes
+    tokenizer: Tokenizer
     folder: str
     step: int
     generation: GenerationFile | None = None
@@ -57,11 +55,6 @@ class TrainedModel:
     def lengths(self) -> tuple[int, ...]:
         """Of an input, in the order of the sizes of its data set."""
         return lengths_of(self.config)
-
-    @functools.cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the run's data."""
-        return tokenizer_of(self.tokenizer_json)
 
     @functools.cached_property
     def digest(self) -> str:
@@ -90,59 +83,54 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
       CorruptCheckpointError: if no whole checkpoint is left.
     """
     try:
-        location = model_folder.find(folder)
+        source = model_source.find(folder, step)
     except ValueError as error:
         raise UserError(str(error)) from error
-    if location.kind is Kind.CONVERTED:
-        return _exported(pathlib.Path(location.path), step)
-    if location.kind is Kind.HUGGING_FACE:
+    if source.is_hf:
         raise UserError(
-            f"{folder} is {location.kind.value}: it can be trained, and predicts "
+            f"{folder} is {source.place.kind.value}: it can be trained, and predicts "
             "nothing. Name a fine-tuning run, or what etc-jax convert --export made of "
             "one"
         )
-    saved = read_params(location.path, step)
-    path = saved.run / TOKENIZER
-    if not path.exists():
+    if source.saved is None:
+        return _exported(source)
+    saved, path = source.saved, source.place.tokenizer_folder / TOKENIZER
+    if source.tokenizer is None:
         raise UserError(
             f"{path} is missing: a fine-tuning run has its tokenizer there. Name the "
             "folder of such a run, or a checkpoint that lies where the run left it"
         )
-    model = TrainedModel(
-        saved.params, saved.config, path.read_bytes(), str(saved.folder), saved.step
-    )
-    fingerprint, expected = model.tokenizer.fingerprint(), saved.inputs.get("tokenizer")
+    fingerprint = source.tokenizer.fingerprint()
+    expected = saved.inputs.get("tokenizer")
     if expected not in (None, fingerprint):
         raise UserError(
             f"{path} is vocabulary {fingerprint[:12]}, but the model was trained with "
             f"{expected[:12]}; restore the file, which is {TOKENIZER} of the data too"
         )
-    return model
+    return TrainedModel(
+        saved.params, saved.config, source.tokenizer, str(saved.folder), saved.step
+    )
 
 
-def _exported(folder: pathlib.Path, step: int | None) -> TrainedModel:
-    if step is not None:
-        raise UserError(f"{folder} is an exported model: it has one step; leave it out")
-    params, model = native.load(folder)
-    if missing := [n for n in (CONFIG, TOKENIZER) if not (folder / n).is_file()]:
+def _exported(source: ModelSource) -> TrainedModel:
+    folder, params = pathlib.Path(source.place.path), source.params
+    parts = {CONFIG: source.run, TOKENIZER: source.tokenizer}
+    if missing := [name for name, part in parts.items() if part is None]:
         raise UserError(
             f"{folder} holds a model without {', '.join(missing)}, as conversion makes "
             "them: it can be trained, and predicts nothing. Name a fine-tuning run, or "
             "what etc-jax convert --export made of one"
         )
-    try:
-        config = from_json(native.read_file(folder, CONFIG).decode())
-    except ConfigError as error:
-        raise UserError(f"{folder / CONFIG}: {error}") from error
-    if config.model != model:
+    if source.run.model != source.config:
         raise UserError(
             f"{folder / CONFIG} is of another model than {folder / native.MODEL}; "
             "export it again"
         )
     step = _step_of(folder / native.REPORT)
-    tokenizer = native.read_file(folder, TOKENIZER)
-    generation = generation_file.read(folder)
-    return TrainedModel(params, config, tokenizer, str(folder), step, generation)
+    generation = source.generation
+    return TrainedModel(
+        params, source.run, source.tokenizer, str(folder), step, generation
+    )
 
 
 def _step_of(report: pathlib.Path) -> int:

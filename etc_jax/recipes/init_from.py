@@ -17,6 +17,7 @@ gives them. If it does, and no shape shows the field, both must agree; with
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -24,8 +25,8 @@ from typing import Any, NamedTuple
 
 from etc_jax.base import registry
 from etc_jax.config import flat_items
-from etc_jax.config.fields import field_names
-from etc_jax.config.kinds import DEFAULT_NAMES
+from etc_jax.config.fields import default_dict
+from etc_jax.config.kinds import data_section
 from etc_jax.config.model_fields import is_free, must_agree
 from etc_jax.conversion.surgery.extend import targets_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -64,9 +65,9 @@ def completed(
 
     Args:
       values: of the sections, as a config file and a command line give them.
-      explicit: dotted paths of those that the command line sets, by name or by a
-        variant of the file.
-      override: fields that are set explicitly may differ from those of the model.
+      explicit: dotted paths of those that the command line gives, by name or by a variant
+        of the file.
+      override: fields that are explicit may differ from those there.
       workdir: of the run; where it has begun, the models are those of its record, and
         the folders that it started from are needed no more.
 
@@ -75,21 +76,21 @@ def completed(
 
     Raises:
       UserError: if there is no model, it is of no use to the config, or a field that is
-        set explicitly differs there.
+        explicit differs there.
     """
-    config = copy.deepcopy(dict(values))
-    starts = list(_starts(config))
+    target = copy.deepcopy(dict(values))
+    starts = list(_starts(target))
     record = workdir_lib.recorded(workdir) if starts and workdir is not None else {}
     for start in starts:
         if _value(record, start.field) == start.folder:
-            _complete(config, _recorded(record, start), start, explicit, None)
-            _set_vocabulary(config, explicit, record["data"])
+            _complete(target, _recorded(record, start), start, explicit, None)
+            _set_vocabulary(target, explicit, record["data"])
             continue
         try:
-            _start(config, start, explicit, override)
+            _start(target, start, explicit, override)
         except (ValueError, OSError) as error:
             raise UserError(f"{start.field}: {error}") from error
-    return config
+    return target
 
 
 def is_needed(values: Mapping[str, Any]) -> bool:
@@ -130,24 +131,24 @@ def _recorded(record: Mapping[str, Any], start: _Start) -> dict[str, Any]:
 
 
 def _start(
-    config: dict[str, Any], start: _Start, explicit: Collection[str], override: bool
+    target: dict[str, Any], start: _Start, explicit: Collection[str], override: bool
 ) -> None:
-    model = model_source.find(start.folder, named="the folder")
-    source, rows = dict(model.section), _value(config, "model.vocab_size")
-    _complete(config, source, start, explicit, override)
+    source = model_source.find(start.folder, named="the folder")
+    fields, rows = dict(source.section), _value(target, "model.vocab_size")
+    _complete(target, fields, start, explicit, override)
     if start.section != "model":
         return
-    vocabulary, tokenizer = {}, model.tokenizer
+    vocabulary, tokenizer = {}, source.tokenizer
     if tokenizer is not None:
-        vocabulary["tokenizer"] = str(model.place.tokenizer_folder)
-    elif _value(config, "data.vocab_size") == rows:
-        vocabulary["vocab_size"] = source.get("vocab_size")
-    _set_vocabulary(config, explicit, vocabulary, tokenizer)
-    _LOG.info("the model is that of %s, a %s", model.place.path, source["family"])
+        vocabulary["tokenizer"] = str(source.place.tokenizer_folder)
+    elif _value(target, "data.vocab_size") == rows:
+        vocabulary["vocab_size"] = fields.get("vocab_size")
+    _set_vocabulary(target, explicit, vocabulary, tokenizer)
+    _LOG.info("the model is that of %s, a %s", source.place.path, fields["family"])
 
 
 def _complete(
-    config: dict[str, Any],
+    target: dict[str, Any],
     source: Mapping[str, Any],
     start: _Start,
     explicit: Collection[str],
@@ -156,81 +157,81 @@ def _complete(
     """Puts a model's fields into its section.
 
     Args:
-      config: its values, which are changed.
+      target: the config's values.
       source: family and fields of the model to start from.
       start: of the section.
       explicit: see `completed`.
       override: see there; None: nothing is compared.
     """
-    section = dict(_value(config, start.section) or {})
-    target = {**section, "family": _value(config, start.family)}
-    if registry.problem("model_config", target["family"]):
+    section = dict(_value(target, start.section) or {})
+    section["family"] = _value(target, start.family)
+    if registry.problem("model_config", section["family"]):
         return  # is told where the config is built
-    asked = config.get("checkpoint", {}) if start.section == "model" else {}
-    changes = tuple(asked.get("init_from_changes") or ())
-    paths = {path.removeprefix(f"{start.section}.") for path in explicit}
-    if start.family in explicit:
-        paths.add("family")
-    fixed = (paths | set(changes)) & target.keys()
-    family = target["family"] if "family" in fixed else source["family"]
+    checkpoint = target.get("checkpoint", {}) if start.section == "model" else {}
+    changes = tuple(checkpoint.get("init_from_changes") or ())
+    stays = {
+        path.removeprefix(f"{start.section}.") for path in explicit
+    } & section.keys()
+    stays |= ({"family"} if start.family in explicit else set()) | {*changes} & {
+        *section
+    }
+    family = (section if "family" in stays else source)["family"]
     cls = registry.lookup("model_config", family)
-    compared = {"family", *must_agree(cls)} & fixed - set(changes)
-    different = [
-        name
-        for name in sorted(compared)
-        if name in source and not _same(source[name], target[name])
-    ]
+    compared = {"family", *must_agree(cls)} & stays & source.keys() - {*changes}
+    different = [x for x in sorted(compared) if not _same(source[x], section[x])]
     if override:
-        asked["init_from_changes"] = (*changes, *different)
+        checkpoint["init_from_changes"] = (*changes, *different)
     elif different and override is not None:
-        raise ValueError(_disagreement(start, source, target, different))
-    if family != target["family"]:
-        _check_use(start, source["family"], target["family"])
-    converted = family != source["family"]
-    fields = _merged(cls, source, target, fixed, converted=converted)
+        raise ValueError(_disagreement(start, source, section, different))
+    if family != section["family"]:
+        _check_use(start, source["family"], section["family"])
+    fields = _fields(cls, source, section, stays, family != source["family"])
     if start.section == "model":
-        config["model"] = {"family": family, **fields}
+        target["model"] = {"family": family, **fields}
     else:
-        _set(config, start.section, fields)
-        _set(config, start.family, family)
+        _set(target, start.section, fields)
+        _set(target, start.family, family)
 
 
-def _merged(
+def _fields(
     cls: type,
     source: Mapping[str, Any],
-    target: Mapping[str, Any],
-    fixed: Collection[str],
-    *,
-    converted: bool,
+    section: Mapping[str, Any],
+    stays: Collection[str],
+    changed: bool,
 ) -> dict[str, Any]:
-    """The fields of a model: those of the source, but for what the target has fixed.
+    """The fields of a model: of its source, or as the config's section has them.
 
-    A field that neither has, such as one of a later version, has its default. Where the
-    model is converted to another family, the source lacks some.
+    Args:
+      cls: config of the model.
+      source: fields of the model to start from.
+      section: of the config.
+      stays: names that the section decides.
+      changed: whether the source is of another family.
     """
     fields = {}
-    for name in field_names(cls):
-        stays = name in fixed or is_free(cls, name)
-        stays = stays or (converted and name not in source)
-        if stays and name in target:
-            fields[name] = target[name]
+    # A field of a later version than the source has its default.
+    for name in (field.name for field in dataclasses.fields(cls)):
+        of_section = name in stays or is_free(cls, name)
+        if name in section and (of_section or (changed and name not in source)):
+            fields[name] = section[name]
         elif name in source:
             fields[name] = source[name]
     return fields
 
 
-def _same(source: Any, target: Any) -> bool:
-    return flat_items({"": source}) == flat_items({"": target})
+def _same(a: Any, b: Any) -> bool:
+    return flat_items({"": a}) == flat_items({"": b})
 
 
 def _disagreement(
     start: _Start,
     source: Mapping[str, Any],
-    target: Mapping[str, Any],
+    section: Mapping[str, Any],
     names: Collection[str],
 ) -> str:
     paths = {n: f"{start.section}.{n}" for n in names} | {"family": start.family}
-    lines = [f"{paths[n]}: {source[n]!r} there, {target[n]!r} here" for n in names]
+    lines = [f"{paths[n]}: {source[n]!r} there, {section[n]!r} here" for n in names]
     cure = "" if start.section != "model" else ", or add --override_model"
     return (
         f"the model in {start.folder} is another one than the command line says:\n  "
@@ -245,25 +246,25 @@ def _check_use(start: _Start, source: str, target: str) -> None:
     Raises:
       ValueError: with the command that makes one of it that does, if there is one.
     """
-    source_config = registry.lookup("model_config", source)
-    target_config = registry.lookup("model_config", target)
-    if set(source_config.formats) & set(target_config.formats):
+    source_cls = registry.lookup("model_config", source)
+    target_cls = registry.lookup("model_config", target)
+    if set(source_cls.formats) & set(target_cls.formats):
         return
     hint = "name another folder, or a config or variant of that family"
-    if target in targets_of(source_config):
+    if target in targets_of(source_cls):
         hint = (
             f"make an {target} of it with `etc-jax convert extend "
             f"--from={start.folder} --to={target} --out=FOLDER`, or {hint}"
         )
     raise ValueError(
-        f"{start.folder} is a {source}, which reads {', '.join(source_config.formats)} "
+        f"{start.folder} is a {source}, which reads {', '.join(source_cls.formats)} "
         f"inputs, but the config is for a {target}, which reads "
-        f"{', '.join(target_config.formats)}; {hint}"
+        f"{', '.join(target_cls.formats)}; {hint}"
     )
 
 
 def _set_vocabulary(
-    config: dict[str, Any],
+    target: dict[str, Any],
     explicit: Collection[str],
     vocabulary: Mapping[str, Any],
     tokenizer: Tokenizer | None = None,
@@ -271,16 +272,14 @@ def _set_vocabulary(
     """Puts tokenizer and size of the vocabulary into the section `data`.
 
     Args:
-      config: its values, which are changed.
+      target: the config's values.
       explicit: see `completed`.
       vocabulary: `tokenizer`, a path, and `vocab_size` of the model.
       tokenizer: of the model, if it has one.
     """
-    data = config.setdefault("data", {})
-    source = data.get("source", DEFAULT_NAMES["data"])
-    has_one = not registry.problem("source_config", source) and (
-        "tokenizer" in field_names(registry.lookup("source_config", source))
-    )
+    data = target.setdefault("data", {})
+    cls = data_section(data.get("source", "builtin"))
+    has_one = cls is not None and "tokenizer" in default_dict(cls)
     path = data.get("tokenizer") if has_one else None
     if has_one and path is None:
         data["tokenizer"] = vocabulary.get("tokenizer")

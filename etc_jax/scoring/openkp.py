@@ -8,13 +8,12 @@ The headline is `F1@3`.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.data.input_files import BadRecordError, open_input
+from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.scoring import files
 from etc_jax.scoring.answers import harmonic_mean
 from etc_jax.scoring.result import Scores
@@ -95,11 +94,13 @@ def _read_lines(path: str | os.PathLike) -> list[Any]:
     name = os.fspath(path)
     records = []
     try:
-        with open_input(name) as file, io.TextIOWrapper(file, "utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_input(name) as file:
+            for number, line in text_lines(file):
+                if isinstance(line, BadRecordError):
+                    raise line
                 if line.strip():
                     records.append(_value(line, f"{name}, line {number}"))
-    except (OSError, UnicodeDecodeError, BadRecordError) as e:
+    except (OSError, BadRecordError) as e:
         raise ValueError(f"cannot read {name}: {e}") from e
     return records
 

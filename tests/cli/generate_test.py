@@ -13,8 +13,10 @@ from etc_jax import config as config_lib
 from etc_jax.cli import generate
 from etc_jax.conversion.formats import generation_file, native
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
+from etc_jax.datasets.pairs import Pair
 from etc_jax.generation import loop as generation
-from etc_jax.generation.text_codecs import ByteCodec, TextCodec
+from etc_jax.generation.text_codecs import ByteCodec
+from etc_jax.loading.writers import Reading, writer_of
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer import body as reformer
 from etc_jax.models.reformer.decoding import ReformerDecoder
@@ -110,7 +112,7 @@ def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch
     native.save(tmp_path / "model", params, config, {})
     given = {}
 
-    def written(decoder, params, prompt, options, rng):
+    def written(decoder, params, prompt, options, rng, numbers):
         given.update(prompt=prompt.tolist(), options=options)
         tokens = jnp.asarray([[[2, 257, 67 + 2][: options.max_tokens]]])
         return generation.Written(tokens, jnp.array([[3]]), jnp.zeros((1, 1)))
@@ -164,7 +166,11 @@ def test_a_folder_says_how_a_language_model_goes_on(params, converted, ask, tmp_
         ),
         ({}, ["--first_id=1"], "--first_id is 1, but .* has 256 ids"),
         ({}, ["--step=3"], "is a converted model and no run: leave step=3 out"),
-        ({}, ["--num_tokens=28"], "6 tokens and 28 that follow need 33 positions"),
+        (
+            {},
+            ["--num_tokens=28"],
+            "6 and 28 tokens that follow need 33 positions",
+        ),
         ({}, ["--num_tokens=0"], "num_tokens is 0; expected 1 or more"),
         (
             {},
@@ -210,7 +216,7 @@ def test_folders_without_a_model_of_bytes_are_told(
 def test_bytes_that_the_model_does_not_know_are_told(params, run, ask, monkeypatch):
     codec = ByteCodec(0, vocab_size=128)
     model = generate.LanguageModel(params, ReformerDecoder(CONFIG), codec)
-    monkeypatch.setattr(generate, "open_model", lambda *args: model)
+    monkeypatch.setattr(generate, "_writer", lambda args: model)
     code, _, err = ask(run, "--prompt=\udce9")
     assert code == 2 and "has byte 233, but the model knows 128 ids only" in err
 
@@ -222,12 +228,15 @@ def test_a_prompt_must_be_given_once(argv, ask, run):
     assert stopped.value.code == 2
 
 
-def test_special_tokens_in_a_prompt():
+def test_special_tokens_in_a_prompt(params):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "[", "]"]
-    codec = TextCodec(WordPieceTokenizer(pieces), len(pieces))
-    model = generate.LanguageModel({}, ReformerDecoder(CONFIG), codec)
-    assert model.codec.encode(b"red [SEP]") == [5, 6, 1, 7]
-    assert model.with_special_tokens().codec.encode(b"red [SEP]") == [5, 3]
-    model = dataclasses.replace(model, codec=ByteCodec(0, 256))
+    tokenizer = WordPieceTokenizer(pieces)
+
+    def ids(tokenizer, **reading):
+        writer = writer_of(params, CONFIG, tokenizer, reading=Reading(**reading))
+        return writer.input_of(Pair("", "red [SEP]", None)).ids.tolist()
+
+    assert ids(tokenizer) == [5, 6, 1, 7]
+    assert ids(tokenizer, special_tokens_in_text=True) == [5, 3]
     with pytest.raises(UserError, match="a model of bytes has no special tokens"):
-        model.with_special_tokens()
+        ids(None, special_tokens_in_text=True)

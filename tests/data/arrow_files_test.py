@@ -169,7 +169,7 @@ def test_without_pyarrow_there_is_one_error(tmp_path, monkeypatch):
     path = parquet(tmp_path / "a.parquet", table())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install \"etc_jax\[parquet\]\""):
-        list(read_texts(str(path), "text"))
+        list(read_texts(str(path), "text", lambda row: row))
 
 
 @pytest.mark.parametrize("form", ["parquet", "stream"])
@@ -201,7 +201,7 @@ def test_all_that_reads_json_lines_reads_rows(tmp_path):
     assert [d.paragraphs for d in documents] == [(f"text {n}", "end") for n in range(3)]
     assert documents[0].name == "hub/data/train-00000-of-00002.parquet:1"
     assert len(source.describe()["files"]) == 2
-    wheres, rows = zip(*read_texts(str(path), "text"), strict=True)
+    wheres, rows = zip(*read_texts(str(path), "text", lambda row: row), strict=True)
     assert wheres[2] == f"{path}, row 3" and [r.values for r in rows] == texts
     assert [x.input for x in pairs.read_complete([path])] == ["0", "1", "2"]
     assert [x.id for x in pairs.read([path])] == ["0", "1", "2"]

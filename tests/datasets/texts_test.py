@@ -22,7 +22,7 @@ WANT = [
 def read(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
-    return list(read_texts(name, "x"))
+    return list(read_texts(name, "x", lambda row: row))
 
 
 def named(name):
@@ -49,7 +49,7 @@ def test_each_line_is_a_text_however_it_was_written(
 
 def test_standard_input_has_a_text_a_line(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PLAIN)))
-    wheres, rows = zip(*read_texts("-", "x"), strict=True)
+    wheres, rows = zip(*read_texts("-", "x", lambda row: row), strict=True)
     assert wheres[0] == "standard input, line 1" and rows == tuple(
         row for _, row in named("-")
     )
@@ -75,8 +75,8 @@ def test_objects_of_json_lines_come_with_their_line(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "line, said",
     [
-        (b"caf\xe9", "not UTF-8: line 2: 'utf-8' codec can't decode byte 0xe9"),
-        (b"a\0b\0", "NUL byte: line 2: 2 in it, expected text in UTF-8"),
+        (b"caf\xe9", "not UTF-8: a.txt: line 2: 'utf-8' codec can't decode byte 0xe9"),
+        (b"a\0b\0", "NUL byte: a.txt: line 2: 2 in it, expected text in UTF-8"),
     ],
 )
 def test_a_line_that_is_no_text_costs_no_other(tmp_path, monkeypatch, line, said):
@@ -92,7 +92,7 @@ def test_a_line_that_is_no_text_costs_no_other(tmp_path, monkeypatch, line, said
     "name, content, said",
     [
         ("a.txt", "red\n".encode("utf-16"), "file not in UTF-8: a.txt: .* UTF-16"),
-        ("a.txt", "red\n".encode("utf-16-be"), "NUL byte: line 1"),
+        ("a.txt", "red\n".encode("utf-16-be"), "NUL byte: a.txt: line 1"),
         ("a.csv", b"\xfe\xff\0r\0\n", "file not in UTF-8: a.csv: .* UTF-16"),
         ("a.jsonl", "{}\n".encode("utf-32"), "file not in UTF-8: a.jsonl.* UTF-32"),
         ("a.txt", b"red\rgreen\r", "no line feed: a.txt: carriage returns alone"),

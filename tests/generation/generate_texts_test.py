@@ -18,7 +18,7 @@ from etc_jax.conversion.formats import generation_file, native
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded
-from etc_jax.generation import loop as generation, text_writer
+from etc_jax.generation import decoding, loop as generation, text_writer
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
@@ -123,7 +123,7 @@ def test_lines_are_the_texts_of_a_search_in_their_order(ask, family, tmp_path):
     assert (code, err) == (0, "")
     found = [json.loads(line) for line in lines]
     assert [x["id"] for x in found] == ["r0", "r1", "r2"]
-    decoder, params = text_writer.decoding.decoder_of(family, config), params_of(family)
+    decoder, params = decoding.decoder_of(family, config), params_of(family)
     rules = generation.rules_of(config)
     options = Options(6, rules, Beams(3), num_texts=2, pad_id=config.pad_id)
     for text, got in zip(TEXTS, found, strict=True):
@@ -157,7 +157,7 @@ def test_a_model_of_short_texts_reads_long_ones_by_windows(ask, tmp_path):
     options = PairOptions(SHORT.begin_token, 4)
     found = encoded(Pair("", TEXTS[1], None, "red"), tokenizer, options)
     assert len(found.ids) > 80
-    decoder = text_writer.decoding.decoder_of("bart", config)
+    decoder = decoding.decoder_of("bart", config)
     rules = generation.rules_of(config, min_tokens=5)
     memory = generation.encode(
         decoder, params_of("bart"), *(np.array([x]) for x in found[:2])

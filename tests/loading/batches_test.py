@@ -17,10 +17,10 @@ def test_padded_lengths_are_powers_of_two_and_between():
 def test_every_input_is_in_one_group_that_fits(batch_size):
     lengths = np.random.default_rng(0).integers(2, 101, 200).tolist()
     found = groups(lengths, lambda n: 100, batch_size)
-    assert sorted(i for g in found for i in g.places) == list(range(200))
+    assert sorted(i for g in found for i in g.indices) == list(range(200))
     for group in found:
-        assert max(lengths[i] for i in group.places) <= group.length <= 100
-        assert len(group.places) <= group.rows <= batch_size
+        assert max(lengths[i] for i in group.indices) <= group.length <= 100
+        assert len(group.indices) <= group.rows <= batch_size
     assert [g.length for g in found] == sorted((g.length for g in found), reverse=True)
     # Whole batches, but for the last.
     assert sum(g.rows for g in found) < 200 + batch_size
@@ -54,7 +54,7 @@ def test_the_last_batch_is_filled_up_where_that_saves_a_program():
 def test_inputs_of_different_limits_are_apart():
     blocks = lambda n: -(-n // 4) * 4  # noqa: E731
     found = groups([30, 29, 28, 26, 25], blocks, 8)
-    assert [(g.places, g.length) for g in found] == [([0, 1], 32), ([2, 3, 4], 28)]
+    assert [(g.indices, g.length) for g in found] == [([0, 1], 32), ([2, 3, 4], 28)]
 
 
 def test_no_input_is_no_group():

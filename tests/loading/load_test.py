@@ -282,7 +282,7 @@ def test_an_id_without_a_row_is_refused_where_a_text_has_it(name, tmp_path):
         with pytest.raises(ValueError, match=f"input 1 {told}"):
             model.generate(["red", "[q] blue"])
     with pytest.raises(ValueError, match=f"the prompt {told}"):
-        TextCodec(tokenizer, 16).encode(b"[q]")
+        TextCodec(tokenizer, 16).encode("[q]")
 
 
 def test_a_max_length_without_positions_is_refused(tmp_path):

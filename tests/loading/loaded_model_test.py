@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from causal_pairs import PIECES
+from random_params import random_params
 from tiny_texts import (
     CLS,
     CONFIGS,
@@ -21,10 +22,12 @@ from tiny_texts import (
 
 from etc_jax.cli import generate
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.datasets.lengths import Lengths
 from etc_jax.generation import text_writer
+from etc_jax.generation.writer import Text
 from etc_jax.loading import pooling
+from etc_jax.loading.model import LoadedModel
 from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 TEXTS = texts(7, 40)
@@ -202,10 +205,9 @@ def test_special_tokens_in_a_text_are_read_as_such_where_that_is_asked():
 
 @pytest.mark.parametrize("by", ["model", "command"])
 def test_special_tokens_are_read_by_what_writes(by, tmp_path, capsys, monkeypatch):
-    def write(writer, inputs, options, **_):
+    def write(writer, inputs, how, **_):
         for one in inputs:
-            ids, _ = writer.tokens_of(one, Lengths(), Lengths())
-            yield [text_writer.Text(str(ids.tolist()), 0.0)]
+            yield one.id, [Text(str(one.ids.tolist()), 0.0)]
 
     monkeypatch.setattr(text_writer.TextWriter, "write", write)
     model = tiny("t5")
@@ -220,23 +222,44 @@ def test_special_tokens_are_read_by_what_writes(by, tmp_path, capsys, monkeypatc
     assert found == [str([red, SEP, green, SEP])]
 
 
-def test_texts_are_written_as_by_the_command(tmp_path, capsys):
-    model = tiny("t5")
-    model.save(tmp_path / "t5")
-    asked = "red green", "is blue the"
-    written = model.generate(asked, num_tokens=3, num_beams=2)
+def language_model():
+    config, tokens = CONFIGS["causal longformer"], np.ones((1, 4), np.int32)
+    params = random_params(EncoderForCausalLm(config).init, tokens, spread=0.5)
+    tokenizer = WordPieceTokenizer(PIECES)
+    return LoadedModel(config=config, params=params, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    "how", [{"num_beams": 2}, {"temperature": 2.0, "top_k": 9, "seed": 3}]
+)
+@pytest.mark.parametrize("kind", ["encoder-decoder", "language model"])
+def test_texts_are_written_as_by_the_command(kind, how, tmp_path, capsys):
+    is_pair = kind == "encoder-decoder"
+    model = tiny("t5") if is_pair else language_model()
+    model.save(tmp_path / "model")
+    asked = ["red green", "is blue the", "the"] if is_pair else ["red green"]
+    written = model.generate(asked, num_tokens=4, **how)
     (tmp_path / "asked.txt").write_text("\n".join(asked))
-    options = "--num_tokens=3", "--num_beams=2"
-    given = f"--model={tmp_path / 't5'}", f"--inputs={tmp_path / 'asked.txt'}"
-    assert generate.main([*given, *options]) == 0
-    lines = map(json.loads, capsys.readouterr().out.splitlines())
-    assert written == [line["output"] for line in lines]
-    with pytest.raises(ValueError, match="no option num_beam of writing; there are"):
-        model.generate(["red"], num_beam=2)
-    with pytest.raises(ValueError, match="texts is one text"):
-        model.generate("red")
-    with pytest.raises(ValueError, match="batch_size is 0"):
-        model.generate(["red"], batch_size=0)
+    inputs = f"--inputs={tmp_path / 'asked.txt'}", "--batch_size=2"
+    argv = [f"--{name}={value}" for name, value in how.items()]
+    argv += [f"--model={tmp_path / 'model'}", "--num_tokens=4"]
+    assert generate.main([*argv, *(inputs if is_pair else ["--prompt=red green"])]) == 0
+    out = capsys.readouterr().out
+    lines = [json.loads(x)["output"] for x in out.splitlines()] if is_pair else [out]
+    assert written == lines and all(written)
+
+
+@pytest.mark.parametrize(
+    "texts, how, message",
+    [
+        (["red"], {"num_beam": 2}, "no option num_beam of writing; there are"),
+        ("red", {}, "texts is one text"),
+        (["red"], {"batch_size": 0}, "batch_size is 0"),
+    ],
+)
+def test_what_cannot_be_written_is_told(texts, how, message):
+    with pytest.raises(ValueError, match=message):
+        tiny("t5").generate(texts, **how)
 
 
 def test_an_encoder_does_not_write():

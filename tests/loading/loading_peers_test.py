@@ -154,16 +154,16 @@ def test_blanks_are_filled_as_by_transformers(
         if path.name != "config.json":
             shutil.copy(path, tmp_path / "model")
     ours, read = etc_jax.load(tmp_path / "model"), []
-    tokens_of = text_writer.TextWriter.tokens_of
+    input_of = text_writer.TextWriter.input_of
     monkeypatch.setattr(
         text_writer.TextWriter,
-        "tokens_of",
-        lambda *given: read.append(tokens_of(*given)) or read[-1],
+        "input_of",
+        lambda *given: read.append(input_of(*given)) or read[-1],
     )
     monkeypatch.setattr(text_writer, "written_text", lambda ids, _: ids.tolist())
     [got] = ours.generate([text], num_tokens=8, special_tokens_in_text=True)
-    [(ids, _)] = read
-    assert ids.tolist() == given.input_ids[0].tolist()
+    [one] = read
+    assert one.ids.tolist() == given.input_ids[0].tolist()
     assert len(got) > 1 and got == want[0, 1:].tolist()
 
 

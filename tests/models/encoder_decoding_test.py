@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax.generation import decoding
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.loop import Options
 from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.models.encoder.decoding import LongformerDecoder
 from etc_jax.models.encoder.lm import EncoderForCausalLm
@@ -104,7 +105,7 @@ def test_caches_are_bounded_by_windows():
 def test_the_likeliest_tokens_are_those_of_the_model():
     prompt, params = tokens_of(7), params_of(CONFIG)
     decoder = decoding.decoder_of("longformer", CONFIG)
-    got = decoding.generate(decoder, params, prompt, N - 6, temperature=0)
+    got = generation.write(decoder, params, prompt, Options(N - 6)).tokens[:, 0]
     text = np.concatenate([prompt, got], axis=1)[:, :N]
     want = np.argmax(model_logits(CONFIG, params, text), axis=-1)[:, 6:]
     np.testing.assert_array_equal(got, want)
@@ -123,4 +124,4 @@ def test_the_likeliest_tokens_are_those_of_the_model():
 def test_what_cannot_be_continued_is_refused(change, message):
     decoder = LongformerDecoder(dataclasses.replace(CONFIG, **change))
     with pytest.raises(ValueError, match=message):
-        decoding.generate(decoder, {}, jnp.zeros((1, 7), int), 10, temperature=0)
+        generation.write(decoder, {}, jnp.zeros((1, 7), int), Options(10))

@@ -10,7 +10,8 @@ import pytest
 import tiny_model
 from random_params import random_params
 
-from etc_jax.generation import decoding
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.loop import Options
 from etc_jax.models.reformer import body as reformer
 from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
@@ -297,9 +298,9 @@ def test_without_a_number_of_buckets_the_length_of_the_cache_decides():
 
 def test_without_temperature_each_token_is_the_likeliest():
     params, prompt = params_of(LOCAL), tokens_of(7)
-    got = decoding.generate(
-        ReformerDecoder(LOCAL), params, prompt, N - 6, temperature=0
-    )
+    got = generation.write(
+        ReformerDecoder(LOCAL), params, prompt, Options(N - 6)
+    ).tokens[:, 0]
     text = np.concatenate([prompt, got], axis=1)[:, :N]
     want = np.argmax(model_logits(LOCAL, params, text), axis=-1)[:, 6:]
     np.testing.assert_array_equal(got, want)
@@ -308,21 +309,22 @@ def test_without_temperature_each_token_is_the_likeliest():
 def test_draws_are_a_function_of_the_key():
     params, prompt = params_of(LOCAL), tokens_of(7)
 
-    def draw(seed, **options):
+    def draw(seed, prompt=prompt, numbers=None, **options):
         options = {"temperature": 5.0} | options
-        rng = jax.random.key(seed)
-        found = decoding.generate(
-            ReformerDecoder(LOCAL), params, prompt, N - 6, rng, **options
-        )
-        assert found.shape == (2, N - 6) and found.dtype == jnp.int32
-        return np.asarray(found)
+        rng, options = jax.random.key(seed), Options(N - 6, **options)
+        tokens = generation.write(
+            ReformerDecoder(LOCAL), params, prompt, options, rng, numbers=numbers
+        ).tokens[:, 0]
+        assert tokens.shape == (len(prompt), N - 6) and tokens.dtype == jnp.int32
+        return np.asarray(tokens)
 
     first = draw(0)
     np.testing.assert_array_equal(first, draw(0))
     assert (first != draw(1)).any()
-    likeliest = decoding.generate(
-        ReformerDecoder(LOCAL), params, prompt, N - 6, temperature=0
-    )
+    # And of the row's number: not of the rows beside it.
+    alone = draw(0, prompt[1:], np.array([1]))
+    np.testing.assert_array_equal(alone, first[1:])
+    likeliest = draw(0, temperature=0.0)
     for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-6}):
         np.testing.assert_array_equal(draw(0, **options), likeliest)
 
@@ -334,9 +336,15 @@ def test_draws_are_a_function_of_the_key():
             {"decoder": ReformerDecoder(dataclasses.replace(LSH, causal=False))},
             "cannot continue a text",
         ),
-        ({"prompt": tokens_of(40)}, "40 tokens and 10 that follow need 49 positions"),
-        ({"prompt": tokens_of(0)}, r"shape \(2, 0\), expected \[batch, n\]"),
-        ({"num_tokens": 0}, "num_tokens is 0; expected 1 or more"),
+        (
+            {"prompt": tokens_of(40)},
+            "length 40 and 10 tokens that follow need 49 positions",
+        ),
+        (
+            {"prompt": tokens_of(1), "max_tokens": 50},
+            "length 1 and 50 tokens that follow need 50 positions",
+        ),
+        ({"max_tokens": 0}, "max_tokens is 0; expected 1 or more"),
         ({"temperature": -1.0}, "temperature is -1.0; expected 0 "),
         ({"temperature": float("nan")}, "temperature is nan; expected 0 "),
         ({"top_k": -1}, r"top_k is -1; expected 0 \(all\) or more"),
@@ -347,11 +355,12 @@ def test_draws_are_a_function_of_the_key():
 def test_texts_that_cannot_be_are_refused_before_compiling(
     change, message, monkeypatch
 ):
-    monkeypatch.setattr(decoding, "prefill", None)
-    given = {"params": None, "prompt": tokens_of(5), "num_tokens": 10}
+    monkeypatch.setattr(generation, "prefill", None)
+    given = {"prompt": tokens_of(5), "max_tokens": 10, "temperature": 1.0}
     given |= {"decoder": ReformerDecoder(LSH), "rng": jax.random.key(0)} | change
+    decoder, prompt, rng = (given.pop(x) for x in ("decoder", "prompt", "rng"))
     with pytest.raises(ValueError, match=message):
-        decoding.generate(**given)
+        generation.write(decoder, None, prompt, Options(**given), rng)
 
 
 @pytest.mark.parametrize(
@@ -359,6 +368,7 @@ def test_texts_that_cannot_be_are_refused_before_compiling(
     [
         ({"length": 49}, r"length is 49, expected 1\.\.48: the model's max_length"),
         ({"length": 4}, r"the prompt has shape \(2, 5\), expected .* 1\.\.4"),
+        ({"tokens": tokens_of(0)}, r"shape \(2, 0\), expected \[batch, n\]"),
         (
             {"prompt_lengths": jnp.ones((3,), int)},
             r"have shape \(3,\), expected \(2,\)",

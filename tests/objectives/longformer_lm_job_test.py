@@ -13,7 +13,8 @@ from etc_jax.base import registry
 from etc_jax.cli import generate
 from etc_jax.configs.longformer import longformer_charlm
 from etc_jax.conversion.formats import native
-from etc_jax.generation import decoding
+from etc_jax.generation import decoding, loop as generation
+from etc_jax.generation.loop import Options
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.training.run import train_and_evaluate
 
@@ -103,8 +104,8 @@ def test_a_run_is_continued_on_the_command_line(first, tmp_path, capsysbinary):
     native.save(tmp_path / "model", first[1], config, {})
     tokens = np.array([[0, *b"abc"]], np.int32)
     decoder = decoding.decoder_of("longformer", config)
-    want = decoding.generate(decoder, first[1], tokens, 40, temperature=0)
-    want = bytes(np.asarray(want[0]).tolist())
+    want = generation.write(decoder, first[1], tokens, Options(40)).tokens[0, 0]
+    want = bytes(np.asarray(want).tolist())
     for folder in (first[0], tmp_path / "model"):
         argv = [f"--model={folder}", "--prompt=abc", "--num_tokens=40"]
         assert generate.main([*argv, "--temperature=0"]) == 0

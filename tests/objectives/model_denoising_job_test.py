@@ -9,11 +9,11 @@ import pytest
 import tiny_text
 import toy_seq2seq
 
+import etc_jax
 from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.generation import text_writer
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder.body import EncoderForMaskedLm
@@ -180,8 +180,7 @@ def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     # What is read of the run is the encoder-decoder.
     saved = read_params(tmp_path / "run")
     assert flatten(saved.params).keys() == written.keys()
-    asked = {"begin_token": None, "global_tokens": None}
-    writer = text_writer.of_run(saved, None, **asked)
+    writer = etc_jax.load(tmp_path / "run").writer()
     assert flatten(writer.params).keys() == written.keys() and writer.pairs.begin_token
     export_run(tmp_path / "run", tmp_path / "exported")
     exported = flatten(native.load(tmp_path / "exported").params)

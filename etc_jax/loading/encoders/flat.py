@@ -50,13 +50,13 @@ class FlatEncoder:
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
         """See `TextEncoder`."""
         before, after = self.ends(tokenizer)
-        found = [
+        rows = [
             np.array([*before, *ids, *after], np.int32)
             for ids, _ in tokenizer.encode_batch(texts)
         ]
-        for i, ids in enumerate(found):
+        for i, ids in enumerate(rows):
             check_rows(ids, self.config.vocab_size, tokenizer, f"texts[{i}]")
-        return list(map(self.input_of_ids, found))
+        return list(map(self.input_of_ids, rows))
 
     def input_of_ids(self, ids: np.ndarray) -> Input:
         """See `TextEncoder`."""
@@ -80,13 +80,13 @@ class FlatEncoder:
         """
         tokens = np.stack([filled(length, 0, one.ids) for one in inputs])
         lengths = np.array([[len(one.ids)] for one in inputs], np.int32)
-        places = np.arange(self.num_globals, dtype=np.int32)[None]
+        first = np.arange(self.num_globals, dtype=np.int32)[None]
         return {
             TOKENS: tokens,
             TYPES: np.zeros_like(tokens),
             # [1, n] and [b, 1] -> [b, n]
             EXAMPLE_IDS: (np.arange(length)[None] < lengths).astype(np.int32),
-            GLOBAL_INDEX: np.where(places < lengths, places, -1).astype(np.int32),
+            GLOBAL_INDEX: np.where(first < lengths, first, -1).astype(np.int32),
         }
 
     def tokens(self, output: jax.Array, batch: Batch) -> Marked:
@@ -118,15 +118,17 @@ class SequenceEncoder(FlatEncoder):
         return self._encoded(params, batch)
 
     def _encoded(self, params: Any, batch: Batch, **inputs: Any) -> jax.Array:
-        own = {"params": params["encoder"]}
+        variables = {"params": params["encoder"]}
         tokens = batch[TOKENS]
         # A text begins its row: the search for where examples begin is left out, which
         # is a sixth of what there is to compile.
         inputs["positions"] = jnp.broadcast_to(
             jnp.arange(tokens.shape[1]), tokens.shape
         )
-        given = tokens, batch[EXAMPLE_IDS]
-        return Encoder(self.config).apply(own, *given, types=batch[TYPES], **inputs)
+        inputs["types"] = batch[TYPES]
+        return Encoder(self.config).apply(
+            variables, tokens, batch[EXAMPLE_IDS], **inputs
+        )
 
 
 @registry.register(KIND, "longformer")
@@ -202,5 +204,6 @@ class Seq2SeqEncoder(FlatEncoder):
                 "text; expected 0 to encode plain texts"
             )
         index = batch[GLOBAL_INDEX] if self.num_globals else None
-        given = {"params": params}, batch[TOKENS], batch[EXAMPLE_IDS], index
-        return EncoderDecoder(self.config).apply(*given, method="encode").rows
+        inputs = batch[TOKENS], batch[EXAMPLE_IDS], index
+        model = EncoderDecoder(self.config)
+        return model.apply({"params": params}, *inputs, method="encode").rows

@@ -48,11 +48,11 @@ class EtcEncoder:
     def inputs_of(self, texts: Sequence[str], tokenizer: Tokenizer) -> list[Input]:
         """See `TextEncoder`."""
         sentence_id = tokenizer.special_id("sentence")
-        found = [_input(text, tokenizer, sentence_id) for text in texts]
-        for i, one in enumerate(found):
+        inputs = [_input(text, tokenizer, sentence_id) for text in texts]
+        for i, one in enumerate(inputs):
             for ids in (one.ids, one.global_ids):
                 check_rows(ids, self.config.vocab_size, tokenizer, f"texts[{i}]")
-        return found
+        return inputs
 
     def input_of_ids(self, ids: np.ndarray) -> Input:
         """See `TextEncoder`: ids do not say where sentences end."""

@@ -54,14 +54,17 @@ class TextToText(Learner):
         return decoding.decoder_of(self.family, self.model)
 
     def outputs(self, params: Any, batch: Any) -> jax.Array:
-        return decoding.generate(
+        lengths = jnp.sum(batch["input_example_ids"] > 0, axis=1)
+        options = generation.Options(batch["target_tokens"].shape[1])
+        written = generation.write(
             self.decoder,
             params,
             batch["input_tokens"],
-            batch["target_tokens"].shape[1],
-            temperature=0.0,
-            prompt_lengths=jnp.sum(batch["input_example_ids"] > 0, axis=1),
+            options,
+            prompt_lengths=lengths,
         )
+        # [b, 1, m] -> [b, m]
+        return written.tokens[:, 0]
 
     def readable(self, outputs: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:
         """Texts, str `[b]`."""
@@ -105,20 +108,17 @@ class EncoderDecoderTextToText(TextToText):
 
     def _global_index(self, batch: Any) -> jax.Array:
         """int `[b, g]`, the first tokens of the one text of each row; -1: none."""
-        is_token = batch["input_example_ids"][:, : self.objective.global_tokens] > 0
-        return jnp.where(is_token, jnp.arange(is_token.shape[1])[None], -1)
+        ids = batch["input_example_ids"]
+        return generation.first_tokens(ids, self.objective.global_tokens)
 
     def outputs(self, params: Any, batch: Any) -> jax.Array:
-        c, decoder = self.model, self.decoder
-        ids = batch["input_example_ids"]
-        tokens = jnp.where(ids > 0, batch["input_tokens"], c.pad_id)
-        index = self._global_index(batch) if self.objective.global_tokens else None
-        memory = generation.encode(decoder, params, tokens, ids, index)
-        options = self._options(batch)
-        prompt = generation.prompt_of(decoder, options, len(tokens))
-        read = jnp.where(ids > 0, tokens, -1)
-        written = generation.write(
-            decoder, params, prompt, options, memory=memory, inputs=read
+        written = generation.answer(
+            self.decoder,
+            params,
+            batch["input_tokens"],
+            batch["input_example_ids"],
+            self._options(batch),
+            global_tokens=self.objective.global_tokens,
         )
         # [b, 1, m] -> [b, m]
         return written.tokens[:, 0]

@@ -166,7 +166,7 @@ def _kept(
     reader = RecordReader(
         task,
         files,
-        tokenizer_json=model.tokenizer_json,
+        tokenizer_json=model.tokenizer.saved(),
         lengths=model.lengths,
         batches=steps,
     )
