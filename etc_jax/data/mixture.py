@@ -102,15 +102,15 @@ class Mixture:
         return self._cached_block(number)
 
     def _make_block(self, number: int) -> MixtureBlock:
-        first = self._counts(number)
-        counts = self._counts(number + 1) - first
+        before = self._counts(number)
+        counts = self._counts(number + 1) - before
         in_order = np.repeat(np.arange(len(counts)), counts)
         rng = masking.generator(self._seed, 0, number, stream=_STREAM)
         sources = rng.permutation(in_order)
         indices = np.empty_like(sources)
         for source, count in enumerate(counts.tolist()):
             # Draws of a source are numbered in the order of positions.
-            indices[sources == source] = first[source] + np.arange(count)
+            indices[sources == source] = before[source] + np.arange(count)
         return MixtureBlock(sources, indices)
 
     def _counts(self, blocks: int) -> np.ndarray:

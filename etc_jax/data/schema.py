@@ -201,10 +201,10 @@ class Schema:
         lengths: dict[str, tuple[str, int]] = {}
         for name, value in window.arrays().items():
             axis, length = self.fields[name].axis, len(value)
-            first, expected = lengths.setdefault(axis, (name, length))
+            other, expected = lengths.setdefault(axis, (name, length))
             if length != expected:
                 raise ValueError(
-                    f"{name} has {length} places, but {first}, which runs along the "
+                    f"{name} has {length} places, but {other}, which runs along the "
                     f"same axis, {expected}"
                 )
         return {axis: length for axis, (_, length) in lengths.items()}
@@ -257,10 +257,10 @@ class Schema:
             # None stands for the rows, which all arrays have.
             axes = (None,) if field.axis is None else (None, field.axis)
             for axis, length in zip(axes, array.shape, strict=False):
-                first, expected = lengths.setdefault(axis, (name, length))
+                other, expected = lengths.setdefault(axis, (name, length))
                 if length != expected:
                     along = "rows" if axis is None else f"places along {axis}"
-                    yield f"{name} has {length} {along}, but {first} has {expected}"
+                    yield f"{name} has {length} {along}, but {other} has {expected}"
 
     def _wrong_ids(self, batch, name: str, model: Any, field: str) -> Iterator[str]:
         rows = getattr(model, field)

@@ -148,7 +148,7 @@ def encoded(
       BadRecordError: if the input has no token.
       ValueError: if the tokenizer lacks a special token.
     """
-    first = [tokenizer.special_id("cls")] if options.begin_token else []
+    begin = [tokenizer.special_id("cls")] if options.begin_token else []
     end = end_id(tokenizer)
     apart = bool(options.prefix_length or options.prefix_every)
     text = pair.input if apart else joined(pair)
@@ -156,17 +156,17 @@ def encoded(
     source, target, prefix = encode(tokenizer, texts)
     if not len(source):
         raise BadRecordError("no text", "the input has no token in this vocabulary")
-    written = None if pair.target is None else [*first, *target.ids, end]
+    written = None if pair.target is None else [*begin, *target.ids, end]
     whole: list[int] = []
     if apart and len(prefix):
-        whole = [*first, *prefix.ids, end]
+        whole = [*begin, *prefix.ids, end]
     before = cut_to(np.int32(whole), options.prefix_length or None).tolist()
     if options.prefix_every:
-        ids = _in_blocks(before or first, source.ids, end, options.prefix_every)
+        ids = _in_blocks(before or begin, source.ids, end, options.prefix_every)
         return EncodedPair(ids, [1] * len(ids), written, len(whole))
     # A prefix with places of its own is padded, so that all inputs begin alike.
     empty = options.prefix_length - len(before)
-    text = [*first, *source.ids, end]
+    text = [*begin, *source.ids, end]
     marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]
     ids = [*before, *[0] * empty, *text]
     return EncodedPair(ids, marks, written, len(whole))

@@ -143,11 +143,11 @@ class RecordProgress:
         return self._done == self._total
 
     def _line(self) -> str:
-        began, first = self._first
+        began, first_count = self._first
         line = f"{self._done}/{self._total} records"
-        if self._done == first:
+        if self._done == first_count:
             return line
-        rate = (self._done - first) / max(time.monotonic() - began, 1e-9)
+        rate = (self._done - first_count) / max(time.monotonic() - began, 1e-9)
         left = tqdm.tqdm.format_interval((self._total - self._done) / rate)
         return f"{line}, {rate:.3g}/s, {left} left"
 

@@ -120,17 +120,18 @@ def split(
       ValueError: if a part would be empty.
     """
     size = len(stream)
-    last = round(size * held_back)
-    first = size - 2 * last
-    if last < 1 or first < 1:
+    held_back_size = round(size * held_back)
+    train_size = size - 2 * held_back_size
+    if held_back_size < 1 or train_size < 1:
         raise ValueError(
-            f"{size} bytes with data.held_back_fraction = {held_back} leave {first} to "
-            f"train on, {last} for validation and {last} for test; each needs some"
+            f"{size} bytes with data.held_back_fraction = {held_back} leave "
+            f"{train_size} to train on, {held_back_size} for validation and "
+            f"{held_back_size} for test; each needs some"
         )
     return (
-        StreamSlice(stream, 0, first),
-        StreamSlice(stream, first, first + last),
-        StreamSlice(stream, first + last, size),
+        StreamSlice(stream, 0, train_size),
+        StreamSlice(stream, train_size, train_size + held_back_size),
+        StreamSlice(stream, train_size + held_back_size, size),
     )
 
 

@@ -82,10 +82,12 @@ class TokenCache:
 
     def word_starts(self, start: int, stop: int) -> np.ndarray:
         """Bool `[stop - start]`: whether each token is the first piece of a word."""
-        first = start // 8
-        bits = np.unpackbits(self.word_bits[first : -(-stop // 8)], bitorder="little")
+        first_byte = start // 8
+        bits = np.unpackbits(
+            self.word_bits[first_byte : -(-stop // 8)], bitorder="little"
+        )
         # Whole bytes were unpacked: cut to the tokens asked for.
-        return bits[start - 8 * first : stop - 8 * first].astype(bool)
+        return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(bool)
 
     def load_tokenizer(self) -> Tokenizer:
         """The tokenizer that is saved with the cache.

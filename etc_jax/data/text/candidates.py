@@ -105,10 +105,10 @@ class CandidateRows:
         starts = span_starts(is_candidate)
         numbers = np.cumsum(starts)
         whole = self.marks.around(window.tokens)
-        size, first = len(whole), int(self.marks.begin is not None)
+        size, start = len(whole), int(self.marks.begin is not None)
         batch["tokens"][row, :size] = whole
         batch["example_ids"][row, :size] = 1
         batch["span_ids"][row, :size] = MARK
-        batch["span_ids"][row, first : size - 1] = numbers * is_candidate
+        batch["span_ids"][row, start : size - 1] = numbers * is_candidate
         batch["kept_spans"][row] = self._num_missing(int(starts.sum()))
         return Overflow()

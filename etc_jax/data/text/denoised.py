@@ -66,8 +66,8 @@ class Marks(NamedTuple):
 
     def around(self, ids: np.ndarray) -> np.ndarray:
         """A text, int `[t]`, between its first and its last token: int32."""
-        first = [] if self.begin is None else [self.begin]
-        return np.concatenate([first, ids, [self.end]]).astype(np.int32)
+        begin = [] if self.begin is None else [self.begin]
+        return np.concatenate([begin, ids, [self.end]]).astype(np.int32)
 
     def check_room(self, need: int, length: int) -> None:
         """Raises ValueError if a text of `length` tokens needs more sentinels."""

@@ -253,8 +253,8 @@ class PairReader:
                 batch["cut_tokens"][row] += len(whole) - len(tokens)
                 ends[axis] = span.stop
         if self._globals:
-            first = _first_places([*starts, ends["input"]], self._globals)
-            batch["global_index"][row, : len(first)] = first
+            global_index = _first_places([*starts, ends["input"]], self._globals)
+            batch["global_index"][row, : len(global_index)] = global_index
 
 
 def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
