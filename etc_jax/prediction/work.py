@@ -135,12 +135,11 @@ class RecordProgress:
             self._first = (time.monotonic(), self._done)
         if self._bar is not None:
             self._bar.update(count)
-        elif time.monotonic() - self._told > LINE_EVERY_SECS or self._is_over():
+        elif (
+            time.monotonic() - self._told > LINE_EVERY_SECS or self._done == self._total
+        ):
             self._told = time.monotonic()
             print(self._line(), file=sys.stderr, flush=True)
-
-    def _is_over(self) -> bool:
-        return self._done == self._total
 
     def _line(self) -> str:
         began, first_count = self._first

@@ -189,7 +189,9 @@ def build_cache(
       RuntimeError: if a worker process is killed.
     """
     path = pathlib.Path(path)
-    fingerprint = _fingerprint(tokenizer, made_by)
+    facts = [FORMAT_VERSION, tokenizer.fingerprint(), dict(made_by)]
+    text = json.dumps(facts, sort_keys=True)
+    fingerprint = hashlib.sha256(text.encode()).hexdigest()
     work = path.with_name(f".{path.name}-{fingerprint[:12]}")
 
     def write(folder: pathlib.Path) -> dict[str, Any]:
@@ -209,11 +211,6 @@ def build_cache(
     _FORMAT.build(path, work, tokenizer, write)
     _FORMAT.check_made(path, fingerprint)
     return TokenCache.open(path, tokenizer.fingerprint())
-
-
-def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
-    facts = [FORMAT_VERSION, tokenizer.fingerprint(), dict(made_by)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
