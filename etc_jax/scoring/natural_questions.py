@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What an annotator or a system says; null spans are left out of `short`."""
+    """The answers of an annotator or a system; `short` has no null spans."""
 
     long: Span
     short: tuple[Span, ...]
@@ -155,7 +155,7 @@ def right_share(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float 
     """How right the answers to one question are.
 
     The mean F1 of the answers, long and short, that the question has. None where it has
-    neither: whether a model gives no answer, only a threshold over many questions says.
+    neither: only a threshold over many questions decides whether a model answers.
 
     Args:
       gold: see `score`.

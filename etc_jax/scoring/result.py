@@ -15,7 +15,7 @@ class Scores:
 
     Attributes:
       metrics: each metric in 0..1, by its official name.
-      count: gold records, all of which the metrics are of: means over them, or figures
+      count: gold records, all of which the metrics are of: means over them, or metrics
         of all together.
       missing: for each part of a prediction, the gold ids that have none. They count
         as wrong, as in the official scripts.

@@ -116,7 +116,7 @@ def span_starts(missing: np.ndarray) -> np.ndarray:
 def span_corruption(
     tokens: np.ndarray, missing: np.ndarray, sentinels: Sequence[int]
 ) -> Corrupted:
-    """T5's task: each missing span is a sentinel, and is to be written behind it.
+    """T5's task: each missing span becomes a sentinel, and is written after it.
 
     Args:
       tokens: int `[n]`.

@@ -50,7 +50,7 @@ class Marks(NamedTuple):
     Attributes:
       begin: of the first token of a text; None: there is none.
       end: of the last one.
-      mask: of what is missing, where it is not told apart; None: there is none.
+      mask: the one id for all that is missing; None: there is none.
       sentinels: of missing spans, in order.
     """
 
