@@ -29,7 +29,7 @@ class Lengths:
 
         Args:
           offsets: int `[k + 1]`, ascending.
-          of: what the offsets are places of; None: of themselves.
+          of: what the offsets are positions of; None: of themselves.
         """
         for start in range(0, len(offsets) - 1, _CHUNK):
             part = offsets[start : start + _CHUNK + 1]

@@ -50,10 +50,10 @@ class PairOptions(InputOptions):
     Attributes:
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
         those of BART and LED do; T5 has none.
-      prefix_length: places of the prefix, before those of the input, as
+      prefix_length: positions of the prefix, before those of the input, as
         model.sled.prefix_length has them; a longer one is cut, a shorter one padded.
         0: the prefix is the beginning of the input, with a space between them.
-      prefix_every: the prefix is repeated at the start of each so many places, as in
+      prefix_every: the prefix is repeated at the start of each so many positions, as in
         the blocks of a BART-LS, cut to prefix_length but not padded. 0: it is there
         once.
     """
@@ -72,7 +72,7 @@ class EncodedPair(NamedTuple):
       ids: of what is read, each text with its end token; 0 in padding.
       marks: 1 for a token, 0 for padding, which only a prefix has.
       target: ids, with the end token; None without a target.
-      prefix_tokens: of a prefix with places of its own, before it was cut; 0 without.
+      prefix_tokens: of a prefix with positions of its own, before it was cut, or 0.
     """
 
     ids: list[int]
@@ -164,7 +164,7 @@ def encoded(
     if options.prefix_every:
         ids = _in_blocks(before or begin, source.ids, end, options.prefix_every)
         return EncodedPair(ids, [1] * len(ids), written, len(whole))
-    # A prefix with places of its own is padded, so that all inputs begin alike.
+    # A prefix with positions of its own is padded, so that all inputs begin alike.
     empty = options.prefix_length - len(before)
     text = [*begin, *source.ids, end]
     marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]

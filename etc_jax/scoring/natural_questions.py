@@ -28,7 +28,7 @@ _OFFSETS = ("start_byte", "end_byte", "start_token", "end_token")
 
 
 class Span(NamedTuple):
-    """Half-open places in bytes of the HTML and in tokens; -1 is unknown, or none."""
+    """Half-open, in bytes of the HTML and in tokens; -1 is unknown, or none."""
 
     start_byte: int = -1
     end_byte: int = -1

@@ -143,7 +143,7 @@ def check_predictions(predictions: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _checked(records: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each record with well-formed phrases, and words for its place."""
+    """Each record with well-formed phrases, and words for where it is."""
     for record, at in files.identified(records, "url", where):
         for phrase in files.field(record, "KeyPhrases", list, at):
             for word in files.typed(phrase, list, f"{at}, a phrase"):

@@ -153,8 +153,8 @@ def next_symbol_batch(targets: np.ndarray, weights: np.ndarray) -> dict[str, Any
 class ByteReader:
     """Batches of a part: each byte is predicted from the ones before it.
 
-    In training, windows of an epoch lie side by side from a place that is drawn anew,
-    in an order that is drawn anew. Keys of a batch, for b rows of n bytes:
+    In training, windows of an epoch lie side by side from a position drawn anew, in an
+    order drawn anew. Keys of a batch, for b rows of n bytes:
 
         tokens           int32   [b, n], the byte before each target
         targets          int32   [b, n]
@@ -168,7 +168,7 @@ class ByteReader:
           part: that is trained on.
           length: n.
           batch_size: rows of a whole batch, over all processes.
-          seed: of order and places.
+          seed: of order and positions.
 
         Raises:
           ValueError: if the part is shorter than a window.

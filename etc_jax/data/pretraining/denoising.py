@@ -1,7 +1,7 @@
 """Texts with something missing, and what was there: for encoder-decoders.
 
 All functions are of token ids in numpy, and of a generator that makes an example a
-function of its place. Span corruption (Raffel et al. 2020, section 3.1.4), with spans
+function of its position. Span corruption (Raffel et al. 2020, section 3.1.4), spans
 of one length or of several (Xiong et al. 2022, section 2.3); text infilling with
 sentences in another order (Lewis et al. 2020, section 2.2); gap sentences (Zhang et al.
 2020, section 3.1).
@@ -136,7 +136,7 @@ def span_corruption(
     sentinels = np.asarray(sentinels, tokens.dtype)
     marked = tokens.copy()
     marked[starts] = sentinels[:count]
-    # Of a span its first place has the sentinel, and the others go.
+    # Of a span its first position has the sentinel, and the others go.
     read = marked[~missing | starts]
     firsts = np.flatnonzero(starts)
     target = np.insert(tokens, firsts, sentinels[:count])

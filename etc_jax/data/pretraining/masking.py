@@ -62,7 +62,7 @@ def generator(
 ) -> np.random.Generator:
     """The generator of one example (or of another stream).
 
-    The place is put into the high words of Philox's counter, so two places never
+    The position is put into the high words of Philox's counter, so two positions never
     share a draw; draws count up the lowest word.
 
     Args:

@@ -114,8 +114,8 @@ class DenoisedRows:
     Args:
       marks: ids that are no text.
       task: what is missing.
-      input_length: n, places of what is read.
-      target_length: m, places of what is to be written; more of it is cut off.
+      input_length: n, positions of what is read.
+      target_length: m, positions of what is to be written; more of it is cut off.
 
     Raises:
       ValueError: if a text may have more spans than there are sentinels, or the

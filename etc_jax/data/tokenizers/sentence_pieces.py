@@ -303,7 +303,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, place after it) of a base-128 number."""
+    """(value, position after it) of a base-128 number."""
     value = shift = 0
     while True:
         # Seven bits a byte, the lowest first; the eighth says that more follow.
