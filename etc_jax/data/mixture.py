@@ -103,6 +103,7 @@ class Mixture:
 
     def _make_block(self, number: int) -> MixtureBlock:
         before = self._counts(number)
+        # The difference of two totals, so that rounding never adds up.
         counts = self._counts(number + 1) - before
         in_order = np.repeat(np.arange(len(counts)), counts)
         rng = masking.generator(self._seed, 0, number, stream=_STREAM)

@@ -71,6 +71,7 @@ def _metrics(predicted: list[str], wanted: list[str]) -> Iterator[tuple[str, flo
     """(name, value) of each metric of one document."""
     for k in CUTOFFS:
         right = sum(phrase in wanted for phrase in predicted[:k])
+        # By k, even where fewer phrases are given, as the official script.
         precision, recall = right / k, right / len(wanted)
         yield f"P@{k}", precision
         yield f"R@{k}", recall

@@ -60,6 +60,7 @@ class Spans:
         noise = self.count_noise(length)
         if self.lengths == "poisson":
             return min(noise, length - noise)
+        # The shortest mean gives the most spans.
         means = self.mixed_means if self.lengths == "mixed" else (self.mean_length,)
         return max(_num_spans(noise, length, mean) for mean in means)
 
@@ -139,6 +140,7 @@ def span_corruption(
     # Of a span its first position has the sentinel, and the others go.
     read = marked[~missing | starts]
     firsts = np.flatnonzero(starts)
+    # Each span after its sentinel, between tokens that then go.
     target = np.insert(tokens, firsts, sentinels[:count])
     in_target = np.insert(missing, firsts, True)
     return Corrupted(read, target[in_target])
@@ -295,7 +297,12 @@ def _counts(tokens: np.ndarray, lengths: np.ndarray) -> _Counts:
     # One number for (sentence, kind), so that one sort counts all.
     pairs, count = np.unique(sentence * len(kinds) + kind, return_counts=True)
     return _Counts(
-        pairs // len(kinds), pairs % len(kinds), count, len(lengths), len(kinds)
+        # Back from one number to (sentence, kind).
+        pairs // len(kinds),
+        pairs % len(kinds),
+        count,
+        len(lengths),
+        len(kinds),
     )
 
 

@@ -122,6 +122,7 @@ def _in_turn(by_document, count, seed) -> list[tuple[int, int]]:
         for d in order[: max(count // 2, enough)]
     ]
     rounds = max(map(len, shuffled))
+    # One sentence of each document, then the second of each, ...
     in_turn = (x[turn] for turn in range(rounds) for x in shuffled if turn < len(x))
     return [value for value, _ in zip(in_turn, range(count), strict=False)]
 
@@ -136,6 +137,7 @@ def _pool_examples(
     examples = []
     for w in sorted(waiting):
         left = np.array(waiting[w])
+        # As in training, which masks no larger share of a window.
         most = max(1, int(share * len(windows[w].lengths)))
         while len(left):
             chosen = fitting_sentences(left[:most], windows[w].lengths, sizes)

@@ -229,11 +229,13 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
         if progress_fn is not None:
             progress_fn(0, 0)
         for batch in batches:
+            # Ends of sentences, counted on over batches.
             sentences.append(tokens.length + np.cumsum(batch.sentence_lengths))
             # Offsets have one more entry than there are sentences.
             before = sentences.length - 1 - len(batch.sentence_lengths)
             borders.append(before + np.cumsum(batch.document_lengths))
             tokens.append(batch.ids)
+            # Bits are written in whole bytes: up to 7 of them wait for the next batch.
             pending = np.concatenate([pending, batch.word_starts])
             whole = len(pending) // 8 * 8
             bits.append(np.packbits(pending[:whole], bitorder="little"))

@@ -267,6 +267,7 @@ def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
 
 def _first_positions(bounds: list[int], count: int) -> list[int]:
     """The first `count` positions of each text, which lie from bound to bound."""
+    # (start, stop) of each text.
     texts = itertools.pairwise(bounds)
     return [position for a, b in texts for position in range(a, min(a + count, b))]
 

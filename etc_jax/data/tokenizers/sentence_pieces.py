@@ -111,6 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
             if self.split_digit_commas and self._ends_in_comma[ids].any():
                 ids = self._split_commas(ids)
             starts = self._starts[ids]
+            # Also of a text that begins within a word.
             starts[:1] = True
             encoded.append((ids, starts))
         return encoded

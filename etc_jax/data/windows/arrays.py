@@ -182,6 +182,7 @@ def _join_runs(
         # A run ends where any of the arrays changes.
         changed = flat[name][1:] != flat[name][:-1]
         differs[1:] |= changed.any(axis=tuple(range(1, changed.ndim)))
+    # [runs].
     starts = np.flatnonzero(differs)
     for name in joined:
         flat[name] = flat[name][starts]
@@ -189,6 +190,7 @@ def _join_runs(
 
 
 def _narrow(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
+    # A cast wraps around without a word, so that it is compared.
     narrow = values.astype(dtype)
     if np.any(narrow != values):
         wrong = values[narrow != values][0]
