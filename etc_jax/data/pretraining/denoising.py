@@ -296,14 +296,9 @@ def _counts(tokens: np.ndarray, lengths: np.ndarray) -> _Counts:
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     # One number for (sentence, kind), so that one sort counts all.
     pairs, count = np.unique(sentence * len(kinds) + kind, return_counts=True)
-    return _Counts(
-        # Back from one number to (sentence, kind).
-        pairs // len(kinds),
-        pairs % len(kinds),
-        count,
-        len(lengths),
-        len(kinds),
-    )
+    # Back from one number to (sentence, kind).
+    sentence, kind = np.divmod(pairs, len(kinds))
+    return _Counts(sentence, kind, count, len(lengths), len(kinds))
 
 
 def _f1_of_each(counts: _Counts, chosen: np.ndarray, unique: bool) -> np.ndarray:
