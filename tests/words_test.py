@@ -56,7 +56,7 @@ LEFT = {
     "configs": Left(names=4),
     "conversion": Left(terms=1, shapes=14),
     "data": Left(terms=12),
-    "datasets": Left(terms=8, shapes=1),
+    "datasets": Left(terms=8),
     "generation": Left(names=17, shapes=5),
     "layers": Left(names=2, terms=1, shapes=4),
     "loading": Left(names=28, shapes=4),

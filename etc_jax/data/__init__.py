@@ -14,5 +14,6 @@
 
 The stations, one file each: corpus -> sentences -> tokenizer -> cache -> packing or
 concatenation -> reader, with rows of examples (ETC) or packed (one sequence). Inputs of
-a task, with labels: window_writing -> windows. What a batch holds says a schema.
+a task, with labels: window_writing -> windows. A schema names
+the arrays of a batch.
 """

@@ -64,5 +64,6 @@ def digest(path: str | os.PathLike) -> tuple[int, str]:
         content = file.read_bytes()
         total += len(content)
         name = file.relative_to(path).as_posix()
+        # The size too, so that no content can pass for a name.
         whole.update(f"{name}\0{len(content)}\0".encode() + content)
     return total, whole.hexdigest()

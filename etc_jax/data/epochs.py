@@ -106,6 +106,7 @@ def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:
     """
     if step < 0:
         raise IndexError(f"no batch for step {step}; expected 0 or more")
+    # The position of a row does not depend on which rows are asked for.
     picked = np.arange(batch_size)
     if rows is not None:
         picked = picked[rows if isinstance(rows, slice) else np.array(rows, int)]

@@ -3,8 +3,8 @@
 Positions 0, 1, ... are cut into blocks. How often each source has come up by the end
 of a block is the largest-remainder apportionment of all positions so far, so the
 error is carried from block to block and no source is ever a whole draw away from its
-share; inside a block the order is random, from (seed, block). A place is a function
-of the position alone: nothing is kept, any position can be asked for, and any number
+share; inside a block the order is random, from (seed, block). So an example depends on
+its position alone: nothing is kept, any position can be asked for, and any number
 of hosts that share the positions see one and the same mixture.
 
     mixture = Mixture([0.7, 0.3], seed=0)
@@ -41,7 +41,7 @@ class SourceIndex(NamedTuple):
 
 
 class MixtureBlock(NamedTuple):
-    """The places of one block: int64 `[block_size]` each, in order."""
+    """What positions of one block hold: int64 `[block_size]` each, in order."""
 
     sources: np.ndarray
     indices: np.ndarray
@@ -82,7 +82,7 @@ class Mixture:
         return self._block_size
 
     def locate(self, position: int) -> SourceIndex:
-        """The place of one position, 0, 1, ...
+        """Source and index at one position, 0, 1, ...
 
         Raises:
           IndexError: if the position is negative.
@@ -92,7 +92,7 @@ class Mixture:
         return SourceIndex(int(block.sources[offset]), int(block.indices[offset]))
 
     def block(self, number: int) -> MixtureBlock:
-        """All places of block 0, 1, ...: positions `number * block_size` and on.
+        """All of block 0, 1, ...: positions `number * block_size` and on.
 
         Raises:
           IndexError: if the number is negative.
@@ -102,15 +102,16 @@ class Mixture:
         return self._cached_block(number)
 
     def _make_block(self, number: int) -> MixtureBlock:
-        first = self._counts(number)
-        counts = self._counts(number + 1) - first
+        before = self._counts(number)
+        # The difference of two totals, so that rounding never adds up.
+        counts = self._counts(number + 1) - before
         in_order = np.repeat(np.arange(len(counts)), counts)
         rng = masking.generator(self._seed, 0, number, stream=_STREAM)
         sources = rng.permutation(in_order)
         indices = np.empty_like(sources)
         for source, count in enumerate(counts.tolist()):
             # Draws of a source are numbered in the order of positions.
-            indices[sources == source] = first[source] + np.arange(count)
+            indices[sources == source] = before[source] + np.arange(count)
         return MixtureBlock(sources, indices)
 
     def _counts(self, blocks: int) -> np.ndarray:

@@ -51,7 +51,7 @@ class Field(NamedTuple):
     Attributes:
       axis: see `Placed`.
       dtype: name of its type in batches.
-      shape: of what is there at each place of the axis.
+      shape: of what is there at each position of the axis.
       padding: see `Placed`.
       stored: name of its type in files; None: the same. `ID_DTYPE` is one of ids.
       by_run: in files it has a value for each run of neighbours along the axis for whom
@@ -67,7 +67,7 @@ class Field(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers at each place."""
+        """Numbers at each position."""
         return math.prod(self.shape)
 
     def stored_dtype(self, id_dtype: str) -> str:
@@ -111,7 +111,7 @@ class Schema:
       name: of the format, or of the objective that reads such batches.
       fields: by name.
       lengths: for each axis, the name of its length in the section `data` of a config.
-      text: the axes whose places count as tokens of a step.
+      text: the axes whose positions count as tokens of a step.
       marks: for each axis, the array that is padding where a row has nothing.
       tables: of arrays of ids, the field of the model's config that has the number of
         rows of their table.
@@ -155,7 +155,7 @@ class Schema:
         )
 
     def smallest(self, **lengths: int) -> dict[str, Any]:
-        """A batch of one row, for shapes of parameters; 1 place an axis by default."""
+        """A batch of one row, for shapes of parameters; a length is 1 by default."""
         arrays = self.empty(1, {**dict.fromkeys(self.lengths, 1), **lengths})
         return self.batch({k: x for k, x in arrays.items() if k not in self.optional})
 
@@ -201,10 +201,10 @@ class Schema:
         lengths: dict[str, tuple[str, int]] = {}
         for name, value in window.arrays().items():
             axis, length = self.fields[name].axis, len(value)
-            first, expected = lengths.setdefault(axis, (name, length))
+            other, expected = lengths.setdefault(axis, (name, length))
             if length != expected:
                 raise ValueError(
-                    f"{name} has {length} places, but {first}, which runs along the "
+                    f"{name} has {length} positions, but {other}, which runs along the "
                     f"same axis, {expected}"
                 )
         return {axis: length for axis, (_, length) in lengths.items()}
@@ -257,10 +257,10 @@ class Schema:
             # None stands for the rows, which all arrays have.
             axes = (None,) if field.axis is None else (None, field.axis)
             for axis, length in zip(axes, array.shape, strict=False):
-                first, expected = lengths.setdefault(axis, (name, length))
+                other, expected = lengths.setdefault(axis, (name, length))
                 if length != expected:
-                    along = "rows" if axis is None else f"places along {axis}"
-                    yield f"{name} has {length} {along}, but {first} has {expected}"
+                    along = "rows" if axis is None else f"positions along {axis}"
+                    yield f"{name} has {length} {along}, but {other} has {expected}"
 
     def _wrong_ids(self, batch, name: str, model: Any, field: str) -> Iterator[str]:
         rows = getattr(model, field)
@@ -284,7 +284,7 @@ class Schema:
         if low < least or high >= length:
             none = "-1 for none, or " if least else ""
             yield (
-                f"{name} holds places from {low} to {high}, expected {none}0 to "
+                f"{name} holds positions from {low} to {high}, expected {none}0 to "
                 f"{length - 1}, as the axis {axis} has {length}"
             )
 
@@ -375,7 +375,7 @@ def _placed(what: str, value, placed: Placed, lengths: Mapping[str, int]) -> Fie
     length = lengths[placed.axis]
     if shape[:1] != (length,):
         raise ValueError(
-            f"{what} has shape {shape}, expected one for each place of the axis "
+            f"{what} has shape {shape}, expected one for each position of the axis "
             f"{placed.axis}: ({length},)"
         )
     return Field(placed.axis, dtype, shape[1:], placed.padding)

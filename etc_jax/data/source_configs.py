@@ -24,7 +24,7 @@ class MaskedConfig(DataConfig):
 
     Attributes:
       mlm_share: of the tokens that CPC leaves, masked for MLM.
-      mlm_capacity: places for masked tokens; None: from the lengths.
+      mlm_capacity: positions for masked tokens; None: from the lengths.
     """
 
     mlm_share: float = 0.15
@@ -333,9 +333,9 @@ class PairsConfig(DataConfig):
       lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
         those of BART and LED do; T5 has none.
-      prefix_length: places of the pairs' `prefix`, before those of the input; see
+      prefix_length: positions of the pairs' `prefix`, before those of the input; see
         `datasets.pairs.PairOptions`.
-      prefix_every: the prefix is repeated at the start of each so many places; see
+      prefix_every: the prefix is repeated at the start of each so many positions; see
         there.
       max_cut_targets: share of the targets that may be longer than `target_length` and
         are cut; of inputs any.
@@ -368,7 +368,7 @@ class PairsConfig(DataConfig):
         if self.prefix_length >= self.input_length:
             yield (
                 "prefix_length",
-                f"is {self.prefix_length}, of the {self.input_length} places of "
+                f"is {self.prefix_length}, of the {self.input_length} positions of "
                 "input_length, which the input needs too; make it less",
             )
         if self.tokenizer is None:

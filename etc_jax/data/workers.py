@@ -163,6 +163,7 @@ class _Pickler(pickle.Pickler):
             size = obj.cache_parameters()["maxsize"]
             return _cached, (size, obj.__wrapped__)
         if isinstance(obj, np.memmap) and isinstance(obj.base, mmap.mmap):
+            # A slice of a map is a map of the slice: the file, from its offset on.
             order = "F" if obj.flags.f_contiguous and obj.ndim > 1 else "C"
             return np.memmap, (
                 obj.filename,

@@ -76,6 +76,8 @@ def explain(
 ) -> list[tuple[Any, Rated]]:
     """What `Form.pool_explained` needs of each window: its record, and its choices.
 
+    Arguments are those of `rated`, logits `[b, m]`.
+
     Raises:
       ValueError: if the logits are not of these windows.
     """

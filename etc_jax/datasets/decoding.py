@@ -93,5 +93,6 @@ def one_hot(windows: Sequence[Window], label: str, number: int) -> np.ndarray:
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities over all entries of logits `[...]`: float64 of that shape."""
+    # The largest exponent is 0: nothing overflows.
     odds = np.exp(np.float64(logits) - np.max(logits))
     return odds / np.sum(odds)

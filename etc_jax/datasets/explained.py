@@ -149,6 +149,7 @@ def ranked(
       probabilities: `[c]`, of each.
       gold: those that are right; () if none is known.
     """
+    # Stable, so that equal ones keep their order.
     order = np.argsort(-probabilities, kind="stable").tolist()
     return tuple(
         Candidate(texts[i], float(probabilities[i]), texts[i] in gold) for i in order

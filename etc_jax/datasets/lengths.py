@@ -29,9 +29,10 @@ class Lengths:
 
         Args:
           offsets: int `[k + 1]`, ascending.
-          of: what the offsets are places of; None: of themselves.
+          of: what the offsets are positions of; None: of themselves.
         """
         for start in range(0, len(offsets) - 1, _CHUNK):
+            # One more: neighbours of two chunks have a distance too.
             part = offsets[start : start + _CHUNK + 1]
             lengths = np.diff(part if of is None else of[part])
             counts = zip(*np.unique(lengths, return_counts=True), strict=True)

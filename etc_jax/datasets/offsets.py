@@ -34,6 +34,7 @@ class TokenizedText:
     def covering(self, start: int, stop: int) -> tuple[int, int] | None:
         """(first, last) piece with a character in `text[start:stop]`; None if none."""
         first = bisect.bisect_right(self.offsets, start, key=lambda x: x[1])
+        # Offsets go forward, so that both ends can be bisected.
         last = bisect.bisect_left(self.offsets, stop, key=lambda x: x[0]) - 1
         return (first, last) if first <= last else None
 

@@ -50,10 +50,10 @@ class PairOptions(InputOptions):
     Attributes:
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
         those of BART and LED do; T5 has none.
-      prefix_length: places of the prefix, before those of the input, as
+      prefix_length: positions of the prefix, before those of the input, as
         model.sled.prefix_length has them; a longer one is cut, a shorter one padded.
         0: the prefix is the beginning of the input, with a space between them.
-      prefix_every: the prefix is repeated at the start of each so many places, as in
+      prefix_every: the prefix is repeated at the start of each so many positions, as in
         the blocks of a BART-LS, cut to prefix_length but not padded. 0: it is there
         once.
     """
@@ -72,7 +72,7 @@ class EncodedPair(NamedTuple):
       ids: of what is read, each text with its end token; 0 in padding.
       marks: 1 for a token, 0 for padding, which only a prefix has.
       target: ids, with the end token; None without a target.
-      prefix_tokens: of a prefix with places of its own, before it was cut; 0 without.
+      prefix_tokens: of a prefix with positions of its own, before it was cut, or 0.
     """
 
     ids: list[int]
@@ -148,7 +148,7 @@ def encoded(
       BadRecordError: if the input has no token.
       ValueError: if the tokenizer lacks a special token.
     """
-    first = [tokenizer.special_id("cls")] if options.begin_token else []
+    begin = [tokenizer.special_id("cls")] if options.begin_token else []
     end = end_id(tokenizer)
     apart = bool(options.prefix_length or options.prefix_every)
     text = pair.input if apart else joined(pair)
@@ -156,17 +156,17 @@ def encoded(
     source, target, prefix = encode(tokenizer, texts)
     if not len(source):
         raise BadRecordError("no text", "the input has no token in this vocabulary")
-    written = None if pair.target is None else [*first, *target.ids, end]
+    written = None if pair.target is None else [*begin, *target.ids, end]
     whole: list[int] = []
     if apart and len(prefix):
-        whole = [*first, *prefix.ids, end]
+        whole = [*begin, *prefix.ids, end]
     before = cut_to(np.int32(whole), options.prefix_length or None).tolist()
     if options.prefix_every:
-        ids = _in_blocks(before or first, source.ids, end, options.prefix_every)
+        ids = _in_blocks(before or begin, source.ids, end, options.prefix_every)
         return EncodedPair(ids, [1] * len(ids), written, len(whole))
-    # A prefix with places of its own is padded, so that all inputs begin alike.
+    # A prefix with positions of its own is padded, so that all inputs begin alike.
     empty = options.prefix_length - len(before)
-    text = [*first, *source.ids, end]
+    text = [*begin, *source.ids, end]
     marks = [*[1] * len(before), *[0] * empty, *[1] * len(text)]
     ids = [*before, *[0] * empty, *text]
     return EncodedPair(ids, marks, written, len(whole))

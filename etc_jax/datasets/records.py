@@ -235,7 +235,7 @@ class _Seen:
         self._packed: dict[int, int] = {}
 
     def find(self, name: str) -> RecordLocation | None:
-        """The first place of an id; None if it is new."""
+        """Where an id came first; None if it is new."""
         if (packed := self._packed.get(hash(name))) is None:
             return None
         number, path = divmod(packed, _MOST_PATHS)

@@ -21,9 +21,9 @@ from etc_jax.datasets.upper_bound import Loss, UpperBound, nothing_lost
 from etc_jax.scoring.classification import Confusion
 from etc_jax.scoring.result import Scores
 
-# What a model says about a record, as JSON takes it; of which form, the task knows.
+# The prediction for a record, a JSON value whose form depends on the task.
 Prediction = Any
-# What one window says towards that, small whatever the window, as JSON takes it.
+# What of it one window gives: a JSON value, small whatever the window.
 Decoded = Any
 # What decoding can be set to: a threshold, or None where there is nothing to choose.
 Setting = float | None
@@ -32,7 +32,7 @@ PREDICTIONS = "predictions.json"
 
 
 def only(of_windows: Sequence[Any]) -> Any:
-    """What the one window of a record says.
+    """What the one window of a record gives.
 
     Raises:
       ValueError: if there is not just one.
@@ -78,7 +78,7 @@ class DataSet:
         nothing is known of it, so that it adds nothing; None: metrics are means over
         records, to which such a record adds 0.
       right_share: (gold of a record, the official metrics of it alone) -> how right
-        its answer is, from 0 to 1; None if that cannot be said of one record; by
+        its answer is, from 0 to 1; None if one record alone has no share; by
         default `measure` is.
       together: whether what `official` gives for a record depends on the others, as
         ranks among all passages do; it is by record id then.
@@ -147,8 +147,8 @@ class Form:
     """How models of one kind read a data set: records as inputs, outputs as answers.
 
     Outputs are those of the learner, as numpy arrays with a row for each window.
-    Windows of a record may lie in several batches, so that what is said of a record is
-    put together from what each says.
+    Windows of a record may lie in several batches, so that the
+    prediction for a record is put together from what each gives.
 
     Attributes:
       learner: what learns it: head and loss, registered as "learner" under this name

@@ -120,7 +120,7 @@ class _Texts:
         windows: Sequence[TextToTextWindow],
         settings: Sequence[None] = (None,),
     ) -> list[list[str]]:
-        """The written text of each window, without space around it."""
+        """Written texts, str `[b]`, without space around them; see `Form.decode`."""
         del windows
         return [[text.strip()] * len(settings) for text in texts]
 

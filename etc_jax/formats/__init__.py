@@ -5,7 +5,7 @@
                    structure                     Structure
     sequence       tokens, types                 int32 [b, n]
                    example_ids                   int32 [b, n]  1 for a token, 0: padding
-                   global_index                  int32 [b, g]  places, -1 for none
+                   global_index                  int32 [b, g]  positions, -1 for none
     text_to_text   input_tokens                  int32 [b, n]
                    input_example_ids             int32 [b, n]  as above
                    target_tokens                 int32 [b, m]

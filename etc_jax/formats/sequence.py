@@ -38,7 +38,7 @@ class SequenceSizes(InputSizes):
 
     Attributes:
       input_length: n, tokens of the sequence.
-      global_length: g, places for those of them that are global.
+      global_length: g, positions for those of them that are global.
     """
 
     text_field: ClassVar = "input_length"
@@ -55,7 +55,7 @@ class SequenceWindow(Window):
       tokens: ids, int32 `[n]`; 0 in padding.
       types: token types, int32 `[n]`; 0 in padding.
       example_ids: int32 `[n]`, 1 for a token, 0 for padding.
-      global_index: int32 `[g]`, places of the global tokens, ascending, then -1.
+      global_index: int32 `[g]`, positions of the global tokens, ascending, then -1.
     """
 
     schema: ClassVar = SCHEMA
@@ -69,15 +69,15 @@ class SequenceWindow(Window):
 def parts_of(
     sizes: SequenceSizes,
     ids: Sequence[int],
-    global_places: Sequence[int],
+    global_positions: Sequence[int],
     types: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """The arrays of a window.
 
     Args:
-      sizes: tokens of the sequence, and places for those of them that are global.
+      sizes: tokens of the sequence, and positions for those of them that are global.
       ids: of the sequence, at most `sizes.input_length`.
-      global_places: of the tokens that are global, ascending.
+      global_positions: of the tokens that are global, ascending.
       types: int32 `[sizes.input_length]`; None: 0.
     """
     n = sizes.input_length
@@ -85,7 +85,7 @@ def parts_of(
         TOKENS: filled(n, 0, ids),
         TYPES: np.zeros(n, np.int32) if types is None else types,
         EXAMPLE_IDS: filled(n, 0, [1] * len(ids)),
-        GLOBAL_INDEX: filled(sizes.global_length, -1, global_places),
+        GLOBAL_INDEX: filled(sizes.global_length, -1, global_positions),
     }
 
 

@@ -142,6 +142,7 @@ def written_text(ids: np.ndarray, tokenizer: Tokenizer) -> str:
     the tokenizer's ids, such as the 28 of T5: what they write is no text either.
     """
     [ends] = np.nonzero(ids == end_id(tokenizer))
+    # A text that was cut off by its length has no end token.
     ids = ids[: ends[0] if len(ends) else None]
     ids = ids[ids < tokenizer.vocab_size].tolist()
     left_out = ids_outside_texts(tokenizer)

@@ -103,7 +103,7 @@ class ModelDenoising:
         if not self.generator_weight:
             params, deterministic = jax.lax.stop_gradient(params), True
         places, spans = span_choice.positions_of(
-            batch["span_ids"], self.rows.num_places
+            batch["span_ids"], self.rows.num_positions
         )
         tokens = batch["tokens"]
         module = self.generator.module(self.generator.model, deterministic)

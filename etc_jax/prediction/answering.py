@@ -1,4 +1,4 @@
-"""What a command line says of the model that is to answer, and how it answers."""
+"""Flags of the commands that answer: which model, with which options."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def best_thresholds(
 def _with_generation(
     config: Config, texts: Sequence[str], file: GenerationFile | None = None
 ) -> Config:
-    """The config with what is given; where it says nothing, with what the folder says.
+    """The config with the flag's options, and for others those of the folder.
 
     Args:
       config: of the model.
@@ -143,10 +143,12 @@ def _with_generation(
         return config
     generation_file.log_left_out(file)
     # An evaluation draws nothing, and writes one text of each input.
-    says = file.fields() | {"temperature": 0.0, "num_texts": 1}
+    from_folder = file.fields() | {"temperature": 0.0, "num_texts": 1}
     usual = vars(of_model(config.model).over(DEFAULTS))
     # What would be so anyway is no other model.
-    changes = {name: value for name, value in says.items() if value != usual[name]}
+    changes = {
+        name: value for name, value in from_folder.items() if value != usual[name]
+    }
     if not changes:
         return config
     both = config.objective.generation.over(GenerationConfig(**changes))

@@ -63,6 +63,7 @@ def settle(
     if gold is None:
         setting = task.setting if fixed is None else fixed
         return EvaluationResult(setting, files[settings.index(setting)], None, None)
+    # Means over records need only a larger count.
     if task.unread_gold is None:
         judged = files
         scores = [with_wrong(task.score(gold, file), unreadable) for file in files]

@@ -135,19 +135,18 @@ class RecordProgress:
             self._first = (time.monotonic(), self._done)
         if self._bar is not None:
             self._bar.update(count)
-        elif time.monotonic() - self._told > LINE_EVERY_SECS or self._is_over():
+        elif (
+            time.monotonic() - self._told > LINE_EVERY_SECS or self._done == self._total
+        ):
             self._told = time.monotonic()
             print(self._line(), file=sys.stderr, flush=True)
 
-    def _is_over(self) -> bool:
-        return self._done == self._total
-
     def _line(self) -> str:
-        began, first = self._first
+        began, first_count = self._first
         line = f"{self._done}/{self._total} records"
-        if self._done == first:
+        if self._done == first_count:
             return line
-        rate = (self._done - first) / max(time.monotonic() - began, 1e-9)
+        rate = (self._done - first_count) / max(time.monotonic() - began, 1e-9)
         left = tqdm.tqdm.format_interval((self._total - self._done) / rate)
         return f"{line}, {rate:.3g}/s, {left} left"
 

@@ -78,5 +78,6 @@ def token_overlap(
     if predicted != wanted and (predicted in closed or wanted in closed):
         return NO_OVERLAP
     predicted_words, wanted_words = predicted.split(), wanted.split()
+    # A word counts as often as both have it.
     common = collections.Counter(predicted_words) & collections.Counter(wanted_words)
     return overlap(common.total(), len(predicted_words), len(wanted_words))

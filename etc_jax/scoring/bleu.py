@@ -50,7 +50,7 @@ def corpus_bleu(
       texts: what was written, detokenised unless `tokenize` is "none".
       references: of each text, one or more.
       lowercase: whether case does not matter.
-      tokenize: sacreBLEU's name of how words are told apart, one of `TOKENIZERS`.
+      tokenize: sacreBLEU's name for how text is cut into words, one of `TOKENIZERS`.
 
     Raises:
       ValueError: if there is no text, or one has no reference, or there is no such way

@@ -107,7 +107,7 @@ def read_pair(
 def identified(
     records: Any, id_field: str, where: str
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each record of a list, and words for its place, with its id.
+    """Each record of a list, with words for where it is.
 
     Raises:
       ValueError: naming `where` and the record, if it is no list of objects with ids.

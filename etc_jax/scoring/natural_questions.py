@@ -28,7 +28,7 @@ _OFFSETS = ("start_byte", "end_byte", "start_token", "end_token")
 
 
 class Span(NamedTuple):
-    """Half-open places in bytes of the HTML and in tokens; -1 is unknown, or none."""
+    """Half-open, in bytes of the HTML and in tokens; -1 is unknown, or none."""
 
     start_byte: int = -1
     end_byte: int = -1
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What an annotator or a system says; null spans are left out of `short`."""
+    """The answers of an annotator or a system; `short` has no null spans."""
 
     long: Span
     short: tuple[Span, ...]
@@ -155,7 +155,7 @@ def right_share(gold: Mapping[str, Any], metrics: Mapping[str, float]) -> float 
     """How right the answers to one question are.
 
     The mean F1 of the answers, long and short, that the question has. None where it has
-    neither: whether a model gives no answer, only a threshold over many questions says.
+    neither: only a threshold over many questions decides whether a model answers.
 
     Args:
       gold: see `score`.

@@ -70,6 +70,7 @@ def _metrics(predicted: list[str], wanted: list[str]) -> Iterator[tuple[str, flo
     """(name, value) of each metric of one document."""
     for k in CUTOFFS:
         right = sum(phrase in wanted for phrase in predicted[:k])
+        # By k, even where fewer phrases are given, as the official script.
         precision, recall = right / k, right / len(wanted)
         yield f"P@{k}", precision
         yield f"R@{k}", recall
@@ -144,7 +145,7 @@ def check_predictions(predictions: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _checked(records: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each record with well-formed phrases, and words for its place."""
+    """Each record with well-formed phrases, and words for where it is."""
     for record, at in files.identified(records, "url", where):
         for phrase in files.field(record, "KeyPhrases", list, at):
             for word in files.typed(phrase, list, f"{at}, a phrase"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 _NAMED_IDS = 5
 
@@ -15,7 +15,7 @@ class Scores:
 
     Attributes:
       metrics: each metric in 0..1, by its official name.
-      count: gold records, all of which the metrics are of: means over them, or figures
+      count: gold records, all of which the metrics are of: means over them, or metrics
         of all together.
       missing: for each part of a prediction, the gold ids that have none. They count
         as wrong, as in the official scripts.
@@ -56,8 +56,8 @@ class Scores:
                 part: tuple(i for i in counts if i not in ids)
                 for part, ids in predictions.items()
             },
-            surplus=_unique(
-                i for ids in predictions.values() for i in ids if i not in counts
+            surplus=tuple(
+                {i: 0 for ids in predictions.values() for i in ids if i not in counts}
             ),
             repeated=tuple(i for i, n in counts.items() if n > 1),
             signatures=signatures or {},
@@ -110,7 +110,3 @@ def named(ids: Sequence[str]) -> str:
     shown = ", ".join(repr(i) for i in ids[:_NAMED_IDS])
     more = len(ids) - _NAMED_IDS
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _unique(ids: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(ids))

@@ -27,7 +27,7 @@ def overlaps(text: str, reference: str, *, stemmer: bool = False) -> dict[str, O
 
     Returns:
       Of each of `TYPES`. rougeLsum takes each line for a sentence: put "\\n" between
-      sentences for the figures of papers; the other types do not see it.
+      sentences for the scores of papers; the other types ignore it.
 
     Raises:
       extras.MissingExtraError: if rouge-score is not installed.

@@ -159,7 +159,7 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
 
     Raises:
       ValueError: if a file is not as it should be, or all predictions are for questions
-        of some other file; names file and place.
+        of some other file; names file and record.
     """
 
     def check(release: Any, where: str):

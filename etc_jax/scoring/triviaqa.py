@@ -106,7 +106,7 @@ def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scor
 
     Raises:
       ValueError: if a file is not as it should be, or all predictions are for questions
-        of some other file; names file and place.
+        of some other file; names file and record.
     """
     truths, predicted = files.read_pair(gold, predictions, truths_of, check_predictions)
     files.require_common_ids(truths, predicted, str(predictions))

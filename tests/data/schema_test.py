@@ -126,7 +126,7 @@ def test_arrays_below_a_group_are_its_object():
         ({"global_index": np.full((2, 3), -2)}, "from -2 to -2, expected -1 for none"),
         (
             {"types": np.zeros((2, 5), int)},
-            "types has 5 places along input, but tokens has 6",
+            "types has 5 positions along input, but tokens has 6",
         ),
         (
             {"example_ids": np.ones((3, 6), int)},
@@ -162,4 +162,4 @@ def test_further_inputs_have_a_field_and_an_axis():
     assert schema.smallest()["marked"].shape == (1, 1)
     wrong = {**schema.smallest(), "marked": np.array([[1]])}
     [said] = schema.problems(wrong, MODEL)
-    assert said.startswith("marked holds places from 1 to 1, expected -1 for none")
+    assert said.startswith("marked holds positions from 1 to 1, expected -1 for none")

@@ -314,9 +314,12 @@ def test_openkp_without_looks_has_no_parameters_for_them():
     [
         (
             {"long_words": np.full((B, N), N)},
-            f"long_words holds places from {N}",
+            f"long_words holds positions from {N}",
         ),
-        ({"long_words": np.full((B, N), -2)}, "long_words holds places from -2 to -2"),
+        (
+            {"long_words": np.full((B, N), -2)},
+            "long_words holds positions from -2 to -2",
+        ),
         ({"visual": {"font": np.full((B, G), 24)}}, "visual.font holds 24, but there"),
         ({"visual": {"boxes": np.full((B, G, 8), np.nan)}}, "visual.boxes holds"),
         ({"visual": {"boxes": None}}, "the batch lacks visual.boxes"),

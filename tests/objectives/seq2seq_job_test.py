@@ -170,7 +170,7 @@ def test_global_places_are_checked_where_there_are_some(home, tmp_path):
     [problem] = job.check_batch(
         {**batch, "global_index": batch["global_index"] + INPUT}
     )
-    assert problem.startswith("global_index holds places from ")
+    assert problem.startswith("global_index holds positions from ")
     with pytest.raises(
         ValueError, match="raise it to ., or set objective.packed=False"
     ):

@@ -120,17 +120,18 @@ def split(
       ValueError: if a part would be empty.
     """
     size = len(stream)
-    last = round(size * held_back)
-    first = size - 2 * last
-    if last < 1 or first < 1:
+    held_back_size = round(size * held_back)
+    train_size = size - 2 * held_back_size
+    if held_back_size < 1 or train_size < 1:
         raise ValueError(
-            f"{size} bytes with data.held_back_fraction = {held_back} leave {first} to "
-            f"train on, {last} for validation and {last} for test; each needs some"
+            f"{size} bytes with data.held_back_fraction = {held_back} leave "
+            f"{train_size} to train on, {held_back_size} for validation and "
+            f"{held_back_size} for test; each needs some"
         )
     return (
-        StreamSlice(stream, 0, first),
-        StreamSlice(stream, first, first + last),
-        StreamSlice(stream, first + last, size),
+        StreamSlice(stream, 0, train_size),
+        StreamSlice(stream, train_size, train_size + held_back_size),
+        StreamSlice(stream, train_size + held_back_size, size),
     )
 
 
@@ -152,8 +153,8 @@ def next_symbol_batch(targets: np.ndarray, weights: np.ndarray) -> dict[str, Any
 class ByteReader:
     """Batches of a part: each byte is predicted from the ones before it.
 
-    In training, windows of an epoch lie side by side from a place that is drawn anew,
-    in an order that is drawn anew. Keys of a batch, for b rows of n bytes:
+    In training, windows of an epoch lie side by side from a position drawn anew, in an
+    order drawn anew. Keys of a batch, for b rows of n bytes:
 
         tokens           int32   [b, n], the byte before each target
         targets          int32   [b, n]
@@ -167,7 +168,7 @@ class ByteReader:
           part: that is trained on.
           length: n.
           batch_size: rows of a whole batch, over all processes.
-          seed: of order and places.
+          seed: of order and positions.
 
         Raises:
           ValueError: if the part is shorter than a window.

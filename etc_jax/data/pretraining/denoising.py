@@ -1,7 +1,7 @@
 """Texts with something missing, and what was there: for encoder-decoders.
 
 All functions are of token ids in numpy, and of a generator that makes an example a
-function of its place. Span corruption (Raffel et al. 2020, section 3.1.4), with spans
+function of its position. Span corruption (Raffel et al. 2020, section 3.1.4), spans
 of one length or of several (Xiong et al. 2022, section 2.3); text infilling with
 sentences in another order (Lewis et al. 2020, section 2.2); gap sentences (Zhang et al.
 2020, section 3.1).
@@ -60,6 +60,7 @@ class Spans:
         noise = self.count_noise(length)
         if self.lengths == "poisson":
             return min(noise, length - noise)
+        # The shortest mean gives the most spans.
         means = self.mixed_means if self.lengths == "mixed" else (self.mean_length,)
         return max(_num_spans(noise, length, mean) for mean in means)
 
@@ -116,7 +117,7 @@ def span_starts(missing: np.ndarray) -> np.ndarray:
 def span_corruption(
     tokens: np.ndarray, missing: np.ndarray, sentinels: Sequence[int]
 ) -> Corrupted:
-    """T5's task: each missing span is a sentinel, and is to be written behind it.
+    """T5's task: each missing span becomes a sentinel, and is written after it.
 
     Args:
       tokens: int `[n]`.
@@ -136,9 +137,10 @@ def span_corruption(
     sentinels = np.asarray(sentinels, tokens.dtype)
     marked = tokens.copy()
     marked[starts] = sentinels[:count]
-    # Of a span its first place has the sentinel, and the others go.
+    # Of a span its first position has the sentinel, and the others go.
     read = marked[~missing | starts]
     firsts = np.flatnonzero(starts)
+    # Each span after its sentinel, between tokens that then go.
     target = np.insert(tokens, firsts, sentinels[:count])
     in_target = np.insert(missing, firsts, True)
     return Corrupted(read, target[in_target])
@@ -294,9 +296,9 @@ def _counts(tokens: np.ndarray, lengths: np.ndarray) -> _Counts:
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     # One number for (sentence, kind), so that one sort counts all.
     pairs, count = np.unique(sentence * len(kinds) + kind, return_counts=True)
-    return _Counts(
-        pairs // len(kinds), pairs % len(kinds), count, len(lengths), len(kinds)
-    )
+    # Back from one number to (sentence, kind).
+    sentence, kind = np.divmod(pairs, len(kinds))
+    return _Counts(sentence, kind, count, len(lengths), len(kinds))
 
 
 def _f1_of_each(counts: _Counts, chosen: np.ndarray, unique: bool) -> np.ndarray:

@@ -207,6 +207,7 @@ def fitting_sentences(
       lengths: int `[sentences]`, tokens of each.
       sizes: the capacities.
     """
+    # Most windows: no need to look at one sentence after the other.
     wanted = lengths[selected]
     all_fit = (
         len(selected) <= sizes.cpc_global_length

@@ -8,7 +8,7 @@ def global_index(mask: np.ndarray, num_globals: int | None = None) -> np.ndarray
 
     Args:
       mask: bool or 0/1 `[b, n]`, as Hugging Face's global_attention_mask.
-      num_globals: places of each row; None: as many as the fullest row needs.
+      num_globals: positions of each row; None: as many as the fullest row needs.
 
     Returns:
       int32 `[b, num_globals]`, ascending, -1 after the last.

@@ -62,7 +62,7 @@ def generator(
 ) -> np.random.Generator:
     """The generator of one example (or of another stream).
 
-    The place is put into the high words of Philox's counter, so two places never
+    The position is put into the high words of Philox's counter, so two positions never
     share a draw; draws count up the lowest word.
 
     Args:
@@ -120,6 +120,7 @@ def select_words(
         # The word across the budget is taken with the chance that makes it exact.
         missing = budget - (total[count - 1] if count else 0)
         count += bool(rng.random() * lengths[order[count]] < missing)
+    # Words in the drawn order until the capacity is full: chance decides which.
     fitting = min(count, int(np.searchsorted(total, capacity, "right")))
     chosen = np.zeros(len(lengths), bool)
     chosen[order[:fitting]] = True

@@ -19,7 +19,7 @@ from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 # Windows of a large text that are looked at for each sentence of the pool.
 _WINDOWS_PER_SENTENCE = 16
-# Shorter sentences are too much alike to be told from each other.
+# Shorter sentences are too much alike to be distinguished.
 _MIN_TOKENS = 8
 
 
@@ -94,7 +94,7 @@ def _choose_pool(
             continue  # masking its only sentence would leave nothing to predict from
         ends = np.cumsum(window.lengths)
         for s, (end, length) in enumerate(zip(ends, window.lengths, strict=True)):
-            # Equal sentences could not be told apart as targets.
+            # Equal sentences could not be distinguished as targets.
             text = window.tokens[end - length : end].tobytes()
             if _MIN_TOKENS <= length <= sizes.cpc_long_length and text not in seen:
                 seen.add(text)
@@ -122,6 +122,7 @@ def _in_turn(by_document, count, seed) -> list[tuple[int, int]]:
         for d in order[: max(count // 2, enough)]
     ]
     rounds = max(map(len, shuffled))
+    # One sentence of each document, then the second of each, ...
     in_turn = (x[turn] for turn in range(rounds) for x in shuffled if turn < len(x))
     return [value for value, _ in zip(in_turn, range(count), strict=False)]
 
@@ -136,6 +137,7 @@ def _pool_examples(
     examples = []
     for w in sorted(waiting):
         left = np.array(waiting[w])
+        # As in training, which masks no larger share of a window.
         most = max(1, int(share * len(windows[w].lengths)))
         while len(left):
             chosen = fitting_sentences(left[:most], windows[w].lengths, sizes)

@@ -82,10 +82,12 @@ class TokenCache:
 
     def word_starts(self, start: int, stop: int) -> np.ndarray:
         """Bool `[stop - start]`: whether each token is the first piece of a word."""
-        first = start // 8
-        bits = np.unpackbits(self.word_bits[first : -(-stop // 8)], bitorder="little")
+        first_byte = start // 8
+        bits = np.unpackbits(
+            self.word_bits[first_byte : -(-stop // 8)], bitorder="little"
+        )
         # Whole bytes were unpacked: cut to the tokens asked for.
-        return bits[start - 8 * first : stop - 8 * first].astype(bool)
+        return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(bool)
 
     def load_tokenizer(self) -> Tokenizer:
         """The tokenizer that is saved with the cache.
@@ -187,7 +189,9 @@ def build_cache(
       RuntimeError: if a worker process is killed.
     """
     path = pathlib.Path(path)
-    fingerprint = _fingerprint(tokenizer, made_by)
+    facts = [FORMAT_VERSION, tokenizer.fingerprint(), dict(made_by)]
+    text = json.dumps(facts, sort_keys=True)
+    fingerprint = hashlib.sha256(text.encode()).hexdigest()
     work = path.with_name(f".{path.name}-{fingerprint[:12]}")
 
     def write(folder: pathlib.Path) -> dict[str, Any]:
@@ -209,11 +213,6 @@ def build_cache(
     return TokenCache.open(path, tokenizer.fingerprint())
 
 
-def _fingerprint(tokenizer: Tokenizer, made_by: Mapping[str, Any]) -> str:
-    facts = [FORMAT_VERSION, tokenizer.fingerprint(), dict(made_by)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
 def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
     """Writes the arrays; returns the header's facts about them."""
     pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
@@ -230,11 +229,13 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
         if progress_fn is not None:
             progress_fn(0, 0)
         for batch in batches:
+            # Ends of sentences, counted on over batches.
             sentences.append(tokens.length + np.cumsum(batch.sentence_lengths))
             # Offsets have one more entry than there are sentences.
             before = sentences.length - 1 - len(batch.sentence_lengths)
             borders.append(before + np.cumsum(batch.document_lengths))
             tokens.append(batch.ids)
+            # Bits are written in whole bytes: up to 7 of them wait for the next batch.
             pending = np.concatenate([pending, batch.word_starts])
             whole = len(pending) // 8 * 8
             bits.append(np.packbits(pending[:whole], bitorder="little"))

@@ -2,8 +2,8 @@
 
     tokens       int32 [b, n]  the whole text, between its first and its last token
     example_ids  int32 [b, n]  1; 0: padding
-    span_ids     int32 [b, n]  k in candidate span k = 1, 2, ... in order of place, 0 in
-                               the rest of the text, -1 for its first and last token
+    span_ids     int32 [b, n]  k in candidate span k = 1, 2, ... of the row, 0 in the
+                               rest of the text, -1 for its first and last token
     kept_spans   int32 [b]     how many of the spans will be missing
 
 Which ones is decided on the device, where both sides are made (`ops.span_choice`). A
@@ -47,7 +47,7 @@ class CandidateRows:
     Attributes:
       marks: ids that are no text.
       num_spans: candidates of a row, at most.
-      num_places: tokens of these, at most.
+      num_positions: tokens of these, at most.
 
     Args:
       marks: see above.
@@ -81,7 +81,7 @@ class CandidateRows:
                 "tokens; give one with a mask, or set objective.name='denoising'"
             )
         self.num_spans = spans.most(text_length)
-        self.num_places = spans.count_noise(text_length)
+        self.num_positions = spans.count_noise(text_length)
         marks.check_room(self._num_missing(self.num_spans), text_length)
 
     def _num_missing(self, count: int) -> int:
@@ -105,10 +105,10 @@ class CandidateRows:
         starts = span_starts(is_candidate)
         numbers = np.cumsum(starts)
         whole = self.marks.around(window.tokens)
-        size, first = len(whole), int(self.marks.begin is not None)
+        size, start = len(whole), int(self.marks.begin is not None)
         batch["tokens"][row, :size] = whole
         batch["example_ids"][row, :size] = 1
         batch["span_ids"][row, :size] = MARK
-        batch["span_ids"][row, first : size - 1] = numbers * is_candidate
+        batch["span_ids"][row, start : size - 1] = numbers * is_candidate
         batch["kept_spans"][row] = self._num_missing(int(starts.sum()))
         return Overflow()

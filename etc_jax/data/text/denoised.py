@@ -50,7 +50,7 @@ class Marks(NamedTuple):
     Attributes:
       begin: of the first token of a text; None: there is none.
       end: of the last one.
-      mask: of what is missing, where it is not told apart; None: there is none.
+      mask: the one id for all that is missing; None: there is none.
       sentinels: of missing spans, in order.
     """
 
@@ -66,8 +66,8 @@ class Marks(NamedTuple):
 
     def around(self, ids: np.ndarray) -> np.ndarray:
         """A text, int `[t]`, between its first and its last token: int32."""
-        first = [] if self.begin is None else [self.begin]
-        return np.concatenate([first, ids, [self.end]]).astype(np.int32)
+        begin = [] if self.begin is None else [self.begin]
+        return np.concatenate([begin, ids, [self.end]]).astype(np.int32)
 
     def check_room(self, need: int, length: int) -> None:
         """Raises ValueError if a text of `length` tokens needs more sentinels."""
@@ -114,8 +114,8 @@ class DenoisedRows:
     Args:
       marks: ids that are no text.
       task: what is missing.
-      input_length: n, places of what is read.
-      target_length: m, places of what is to be written; more of it is cut off.
+      input_length: n, positions of what is read.
+      target_length: m, positions of what is to be written; more of it is cut off.
 
     Raises:
       ValueError: if a text may have more spans than there are sentinels, or the

@@ -162,6 +162,7 @@ def _open_encoder(
 def _to_part(encoded: EncodedDocuments) -> parts.Part:
     arrays = {
         "ids": encoded.ids,
+        # An eighth of the size of bools; read back with the count of ids.
         "word_bits": np.packbits(encoded.word_starts),
         "sentence_lengths": encoded.sentence_lengths,
         "document_lengths": encoded.document_lengths,

@@ -248,6 +248,7 @@ def _clusters(vectors: csr_array, count: int, seed: int):
 
 def _random_similarity(vectors: csr_array, seed: int) -> float | None:
     """Mean cosine of disjoint pairs of rows, some of them; None if there is no pair."""
+    # Disjoint pairs: no document is compared with itself.
     half = min(vectors.shape[0] // 2, _RANDOM_PAIRS)
     if not half:
         return None

@@ -51,6 +51,7 @@ class LongText:
         members = [[d.name, len(d.paragraphs)] for d in self.documents]
         values = {"text": "\n\n".join(paragraphs), "documents": members}
         line = f"{json.dumps(values, ensure_ascii=False)}\n"
+        # UTF-8 has four bytes a character at most.
         if 4 * len(line) > (most := max_record_bytes()):
             # Only of those that may be too long: a copy of the text.
             if (size := len(line.encode("utf-8", "backslashreplace"))) > most:

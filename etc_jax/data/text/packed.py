@@ -4,7 +4,7 @@
     example_ids  int32   [b, n]  1, 2, ... by piece of a document in the row; 0: padding
 
 Documents of a row do not see each other. Batches of masked tokens have besides, for p
-places to be predicted,
+positions to be predicted,
 
     mlm_positions   int32   [b, p]  ascending
     mlm_targets     int32   [b, p]  what stood there
@@ -83,7 +83,7 @@ def mask_tokens(
       batch: with `MLM_FIELDS`.
       row: which row.
       name: of the tokens in the batch.
-      candidates: int `[k]`, places that may be masked, ascending.
+      candidates: int `[k]`, positions that may be masked, ascending.
       word_starts: bool `[k]`, which of them begin a word; the first does.
       rng: of the draws.
       shares: how much is masked.

@@ -191,6 +191,7 @@ def pack(
     pieces = _split_documents(offsets, borders, documents, long_length, most)
     if global_tokens == "fixed_blocks":
         offsets, pieces = _cut_into_blocks(offsets, pieces, tokens_per_block)
+    # [pieces], what each takes of a window.
     tokens = offsets[pieces[:, 2]] - offsets[pieces[:, 1]]
     segments = pieces[:, 2] - pieces[:, 1]
     if global_length is None:
@@ -278,6 +279,7 @@ def _cuts(word_starts: np.ndarray, limit: int) -> np.ndarray:
     cuts, start, stop = [], 0, len(word_starts)
     while stop - start > limit:
         parts = -(-(stop - start) // limit)
+        # Equal parts, or the last one might be a word long.
         target = start - (-(stop - start) // parts)
         words = np.flatnonzero(word_starts[start + 1 : target + 1])
         # A word longer than a part is cut inside: there is no other place.
@@ -297,6 +299,7 @@ def _split_documents(offsets, borders, documents, long_length, most_sentences):
         documents[~fits], first[~fits], end[~fits], strict=True
     ):
         bounds = _split(offsets, int(start), int(stop), long_length, most_sentences)
+        # All pieces of the document, [its pieces, 3].
         owner = np.full(len(bounds) - 1, document)
         pieces.append(np.stack([owner, bounds[:-1], bounds[1:]], axis=1))
     pieces = np.concatenate(pieces)
@@ -308,6 +311,7 @@ def _split(offsets, first: int, end: int, long_length, most_sentences) -> np.nda
     """Borders of the pieces of one document, in sentences."""
     bounds = [first]
     while bounds[-1] < end:
+        # Greedy: each piece takes as many sentences as fit, so that pieces are few.
         reach = offsets[bounds[-1]] + long_length
         # The last border that is within reach.
         fits = int(np.searchsorted(offsets, reach, "right")) - 1
@@ -379,6 +383,7 @@ def gather(
         tokens=np.concatenate(tokens).astype(np.int32),
         word_starts=np.concatenate(word_starts),
         lengths=np.concatenate(lengths),
+        # [segments], from the count of each piece.
         piece_ids=np.repeat(np.arange(1, len(counts) + 1), counts),
         documents=np.repeat(documents, counts),
     )

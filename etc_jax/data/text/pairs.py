@@ -5,8 +5,8 @@
     target_tokens       int32 [b, m]  what is to be written, with its end token
     target_example_ids  int32 [b, m]  the number of its pair; 0: padding
     cut_tokens          int32 [b]     tokens of the row's pairs that had no room
-    global_index        int32 [b, g]  places of the inputs' first tokens, where they are
-                                      global; -1: none
+    global_index        int32 [b, g]  positions of the inputs' first tokens, where
+                                      they are global; -1: none
 
 A pair lies in one row of both, and sees nothing of the others. A batch is a function of
 the step: nothing is kept between batches.
@@ -118,8 +118,8 @@ class PairPlan:
         """Rows, padding and what is cut, a line each."""
         lines = [f"{len(self.pairs)} pairs in {self.num_rows} rows"]
         lines += [
-            f"{axis}s: {x.fill:.1%} of the places hold a token, {x.cut_share:.2%} of "
-            f"the tokens are cut off, of {x.cut_texts} texts; the longest has "
+            f"{axis}s: {x.fill:.1%} of the positions hold a token, {x.cut_share:.2%} "
+            f"of the tokens are cut off, of {x.cut_texts} texts; the longest has "
             f"{x.longest} tokens"
             for axis, x in self.counts.items()
         ]
@@ -142,7 +142,7 @@ def plan_rows(
     fitting = {axis: np.minimum(x, lengths[axis]) for axis, x in whole.items()}
     rows = [np.array([i]) for i in range(cache.num_windows)]
     if packed:
-        # The packing counts in places of the longer axis, which comes first.
+        # The packing counts in positions of the longer axis, which comes first.
         first, second = sorted(AXES, key=lambda axis: -lengths[axis])
         sizes = lengths[first], lengths[second]
         rows = best_fit_decreasing(fitting[first], fitting[second], *sizes)
@@ -253,8 +253,8 @@ class PairReader:
                 batch["cut_tokens"][row] += len(whole) - len(tokens)
                 ends[axis] = span.stop
         if self._globals:
-            first = _first_places([*starts, ends["input"]], self._globals)
-            batch["global_index"][row, : len(first)] = first
+            global_index = _first_positions([*starts, ends["input"]], self._globals)
+            batch["global_index"][row, : len(global_index)] = global_index
 
 
 def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
@@ -265,8 +265,9 @@ def _marks(window: Mapping[str, np.ndarray], axis: str) -> np.ndarray:
     return np.repeat(window[name], window[f"{run_axis(axis)}_lengths"])
 
 
-def _first_places(bounds: list[int], count: int) -> list[int]:
-    """The first `count` places of each text, which lie from bound to bound."""
+def _first_positions(bounds: list[int], count: int) -> list[int]:
+    """The first `count` positions of each text, which lie from bound to bound."""
+    # (start, stop) of each text.
     texts = itertools.pairwise(bounds)
     return [position for a, b in texts for position in range(a, min(a + count, b))]
 

@@ -244,9 +244,11 @@ class TextReader:
         self.rows, self._batch_size = rows, batch_size
         self._mixture, self._evaluation = mixture, evaluation
         # CPC leaves out negatives of the same document: numbers differ over texts.
-        first = np.cumsum([0] + [cache.num_documents for cache, _ in texts])
+        first_documents = np.cumsum([0] + [cache.num_documents for cache, _ in texts])
         self._sources = [
-            _Source(cache, plan, seed=seed, number=i, first_document=int(first[i]))
+            _Source(
+                cache, plan, seed=seed, number=i, first_document=int(first_documents[i])
+            )
             for i, (cache, plan) in enumerate(texts)
         ]
 

@@ -428,8 +428,8 @@ def _field(row: dict[str, Any], field: str, kind, option: str, where: str):
 
 def _some(names: Iterable[str]) -> str:
     """The first of some names, each with its first characters."""
-    first = [f"{name!r:.40}" for name in itertools.islice(names, 9)]
-    return ", ".join(first) + (", ..." if len(first) == 9 else "")
+    shown = [f"{name!r:.40}" for name in itertools.islice(names, 9)]
+    return ", ".join(shown) + (", ..." if len(shown) == 9 else "")
 
 
 def paragraphs_of(lines: Iterable[str]) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ def unmasked_tokens(batch: Batch, schema: Schema) -> np.ndarray:
     masked[rows, batch["cpc_positions"][rows, entries]] = True
     # Padding is tied to no global token; its entry, -1, is not looked at.
     shown &= ~np.take_along_axis(masked, batch["structure"].links[..., 0], axis=1)
+    # Without the padding of the masked sentences.
     apart = batch["cpc_structure"].long_example_ids > 0
     return np.concatenate([tokens[shown], batch["cpc_long_tokens"][apart]])
 
@@ -100,6 +101,7 @@ def describe_batches(reader: TextReader, count: int) -> dict[str, Any]:
       ValueError: if `count` is below 1.
     """
     at_least(1).check(count=count)
+    # The reader may have built batches before.
     left_out = -_left_out(reader)
     batches = [reader.batch_at(step) for step in range(count)]
     left_out += _left_out(reader)

@@ -75,6 +75,7 @@ class Tokenizer(abc.ABC):
         """
         self._pieces = list(pieces)
         self.special = special
+        # A piece has one id, or decoding and encoding would disagree.
         different = len(set(self._pieces))
         if not different or different < len(self._pieces):
             raise ValueError(

@@ -301,8 +301,9 @@ def _xlm_roberta(models, config, description) -> PackagedTokenizer:
         read = read_unigram(models[0])
         first_pieces = [(piece, 0.0) for piece in _OF_FAIRSEQ]
         vocabulary = [*first_pieces, *read.pieces[3:], ("<mask>", 0.0)]
-        characters = base64.b64encode(read.characters).decode("ascii")
-        normalizer = _of_characters(characters) if characters else None
+        table = base64.b64encode(read.characters).decode("ascii")
+        normalizer = {"type": "Precompiled", "precompiled_charsmap": table}
+        normalizer = normalizer if table else None
     before = _option(config, "add_prefix_space", True)
     spaces = {
         "type": "Metaspace",
@@ -331,10 +332,6 @@ def _precompiled(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
     """The first table of characters of a normalizer, which is all that counts."""
     parts = [normalizer or {}, *(normalizer or {}).get("normalizers", ())]
     return next((x for x in parts if x.get("type") == "Precompiled"), None)
-
-
-def _of_characters(table: str) -> dict[str, Any]:
-    return {"type": "Precompiled", "precompiled_charsmap": table}
 
 
 def _expect_model(description: Mapping[str, Any], kind: str) -> None:
@@ -398,7 +395,7 @@ def _complete(
         else:
             more[number] = piece
     matched = [
-        _in_texts(token)
+        {name: token[name] for name in ("content", *FLAGS)}
         for _, token in listed
         if not (token["special"] or base.special.is_reserved(token["content"]))
     ]
@@ -415,8 +412,3 @@ def _complete(
             f"added tokens have the ids {sorted(more)[:9]}, expected {len(pieces)}, ..."
         )
     return GrownTokenizer(base, [more[number] for number in sorted(more)], matched)
-
-
-def _in_texts(token: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an added token decides where texts have it."""
-    return {name: token[name] for name in ("content", *FLAGS)}

@@ -124,6 +124,7 @@ def _description(base: PackageTokenizer, added: Mapping[str, int]) -> dict[str, 
     tokens = {i: p for i, p in enumerate(pieces) if p in special}
     tokens |= {i: token for token, i in added.items()}
     tokens = {i: {"id": i, **special_token(p, base)} for i, p in tokens.items()}
+    # What the folder said of a token is the last word.
     tokens |= {token["id"]: token for token in base.hub.get("added_tokens", ())}
     description["added_tokens"] = [tokens[i] for i in sorted(tokens)]
     description["post_processor"] = _post_processor(base, named)

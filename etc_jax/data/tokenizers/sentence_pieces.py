@@ -111,6 +111,7 @@ class SentencePieceTokenizer(Tokenizer):
             if self.split_digit_commas and self._ends_in_comma[ids].any():
                 ids = self._split_commas(ids)
             starts = self._starts[ids]
+            # Also of a text that begins within a word.
             starts[:1] = True
             encoded.append((ids, starts))
         return encoded
@@ -303,7 +304,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, place after it) of a base-128 number."""
+    """(value, position after it) of a base-128 number."""
     value = shift = 0
     while True:
         # Seven bits a byte, the lowest first; the eighth says that more follow.

@@ -65,6 +65,7 @@ def train(
         continuing_subword_prefix=CONTINUES,
         show_progress=False,
     )
+    # With the text normalised as the vocabulary will read it.
     learner = bert_tokenizer([UNKNOWN])
     learner.train_from_iterator(texts, trainer)
     vocabulary = learner.get_vocab()

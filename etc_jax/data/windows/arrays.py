@@ -5,7 +5,7 @@ ids, links, ...) are kept once for each run of neighbours that have all of them 
 common: a sentence, mostly. In files there are
 
     NAME               the array of that name in batches, of all windows, in order
-    AXIS_run_lengths   places of each run along an axis
+    AXIS_run_lengths   positions of each run along an axis
     names              bytes of the names of the records, UTF-8
     AXIS_offsets       int64 [windows + 1], where each window's part of an axis begins;
                        AXIS_run and "name" are axes in this
@@ -32,7 +32,7 @@ class ArrayKind(NamedTuple):
     Attributes:
       axis: what it runs along; None: windows.
       dtype: name of its type.
-      width: how many of its numbers belong to one place of the axis.
+      width: how many of its numbers belong to one position of the axis.
     """
 
     axis: str | None
@@ -137,7 +137,7 @@ def _flat(window: Window, schema: Schema, vocab_size: int) -> dict[str, np.ndarr
 
 
 def _used(arrays: Mapping[str, np.ndarray], schema: Schema, axis: str) -> int:
-    """One past the last place of an axis where a window has something."""
+    """One past the last position of an axis where a window has something."""
     mark = schema.marks[axis]
     ends = [_end(arrays[mark], schema.fields[mark].padding)]
     if axis in schema.text:
@@ -182,6 +182,7 @@ def _join_runs(
         # A run ends where any of the arrays changes.
         changed = flat[name][1:] != flat[name][:-1]
         differs[1:] |= changed.any(axis=tuple(range(1, changed.ndim)))
+    # [runs].
     starts = np.flatnonzero(differs)
     for name in joined:
         flat[name] = flat[name][starts]
@@ -189,6 +190,7 @@ def _join_runs(
 
 
 def _narrow(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
+    # A cast wraps around without a word, so that it is compared.
     narrow = values.astype(dtype)
     if np.any(narrow != values):
         wrong = values[narrow != values][0]
@@ -218,7 +220,7 @@ def fill(
         if field.axis is None:
             batch[name][row] = values.reshape(field.shape)
         elif field.width:  # without links there is nothing to put anywhere
-            # [places, *shape], one a run where the field has runs.
+            # [positions, *shape], one a run where the field has runs.
             array = values.reshape(-1, *field.shape)
             if field.by_run:
                 lengths = parts[f"{run_axis(field.axis)}_lengths"]

@@ -160,8 +160,8 @@ class WindowCache:
         parts[None] = (index, index + 1)
         arrays = {}
         for name, kind in self._kinds.items():
-            first, last = (int(x) * kind.width for x in parts[kind.axis])
-            arrays[name] = self.arrays[name][first:last]
+            start, stop = (int(x) * kind.width for x in parts[kind.axis])
+            arrays[name] = self.arrays[name][start:stop]
         return arrays
 
     def load_tokenizer(self) -> Tokenizer:

@@ -55,6 +55,7 @@ class Columns:
         width = len(self._columns)
         if not width:
             return np.zeros(0, np.int16)
+        # Windows are cut at whole rows, so that both divide.
         rows = slice(part.start // width, part.stop // width)
         return np.stack([x[rows] for x in self._columns], axis=1).reshape(-1)
 

@@ -292,6 +292,7 @@ class _Files:
         for name in array_kinds(schema, self._id_dtype):
             self.arrays[name].append(part.arrays[name])
         for axis, end in self._ends.items():
+            # Counts of this part, as offsets that go on from the parts before.
             ends = end + np.cumsum(part.arrays[counts_of(axis)])
             self.arrays[offsets_of(axis)].append(ends)
             self._ends[axis] = int(ends[-1])

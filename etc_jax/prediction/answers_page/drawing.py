@@ -31,8 +31,13 @@ def drawing(sheet: Sheet, texts: Sequence[tuple[Box, str, str]], label: str) -> 
     shared: dict[Box, list[tuple[str, str]]] = {}
     for box, text, shown in texts:
         shared.setdefault(box, []).append((text, shown))
+
     # The foremost last: what is marked, then what is smaller.
-    order = sorted(shared, key=lambda box: (_is_marked(shared[box]), -_area(box)))
+    def depth(box: Box) -> tuple[bool, float]:
+        is_marked = any("<mark" in shown for _, shown in shared[box])
+        return is_marked, -box.width * box.height
+
+    order = sorted(shared, key=depth)
     boxes = [_box(box, shared[box]) for box in order]
     size = _style({"wide": sheet.width, "high": sheet.height})
     return "\n".join(
@@ -44,14 +49,6 @@ def drawing(sheet: Sheet, texts: Sequence[tuple[Box, str, str]], label: str) -> 
             "</div>\n</div>\n</figure>",
         ]
     )
-
-
-def _is_marked(texts: Sequence[tuple[str, str]]) -> bool:
-    return any("<mark" in shown for _, shown in texts)
-
-
-def _area(box: Box) -> float:
-    return box.width * box.height
 
 
 def _box(box: Box, texts: Sequence[tuple[str, str]]) -> str:

@@ -87,6 +87,7 @@ def _states(entries: Sequence[Entry]) -> str:
         f'<label><input type="radio" name="state" value="{value}"'
         f"{'' if value else ' checked'}> {name} <b>{count:,}</b></label>"
         for value, name, count in choices
+        # Choices that a reader looks for are there, with 0 too.
         if count or value in ("", WRONG, RIGHT)
     ]
     return (

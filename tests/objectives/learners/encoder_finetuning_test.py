@@ -118,7 +118,7 @@ def test_rows_of_weight_0_change_nothing():
         ({"types": np.ones((B, N))}, "model.num_types is 1; the inputs are"),
         (
             {"global_index": np.full((B, 4), N)},
-            "global_index holds places from 14 ",
+            "global_index holds positions from 14 ",
         ),
         ({"global_index": None}, "the batch lacks global_index"),
     ],

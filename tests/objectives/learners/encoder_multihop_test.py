@@ -150,10 +150,13 @@ def test_rows_of_weight_0_change_nothing(name, make):
     "change, message",
     [
         ({"candidates": None}, "the batch lacks candidates"),
-        ({"candidates": np.full((B, 4), N)}, "candidates holds places from 14 to 14"),
+        (
+            {"candidates": np.full((B, 4), N)},
+            "candidates holds positions from 14 to 14",
+        ),
         (
             {"global_index": np.full((B, 4), -2)},
-            "global_index holds places from -2 ",
+            "global_index holds positions from -2 ",
         ),
         ({"tokens": np.full((B, N), 30)}, "model.vocab_size is 30; tokenizer"),
     ],
@@ -250,7 +253,7 @@ def test_wrong_inputs_of_hotpotqa_are_named(name):
     chosen, given = task("hotpotqa"), hotpotqa()
     assert chosen.problems(given) == []
     [said] = chosen.problems({**given, name: np.full((B, 4), N)})
-    assert f"{name} holds places from 14 to 14, expected -1 for none" in said
+    assert f"{name} holds positions from 14 to 14, expected -1 for none" in said
     del given[name]
     [said] = chosen.problems(given)
     assert f"the batch lacks {name}" in said

@@ -167,7 +167,7 @@ def test_rows_of_weight_0_change_nothing():
         ({"spans": None}, "the batch lacks spans"),
         (
             {"spans": np.full((B, M, 2), N)},
-            "spans holds places from 16 to 16, expected -1 for none, or 0 to 15",
+            "spans holds positions from 16 to 16, expected -1 for none, or 0 to 15",
         ),
         (
             {

@@ -198,8 +198,8 @@ def test_the_loss_is_that_of_a_plain_loop(family, which):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (np.full((3, 24), 24), "words holds places from 24 to 24, expected -1"),
-        (np.full((3, 24), -2), "words holds places from -2 to -2, expected -1"),
+        (np.full((3, 24), 24), "words holds positions from 24 to 24, expected -1"),
+        (np.full((3, 24), -2), "words holds positions from -2 to -2, expected -1"),
         (None, "the batch lacks words"),
     ],
 )
