@@ -65,8 +65,8 @@ def completed(
 
     Args:
       values: of the sections, as a config file and a command line give them.
-      explicit: dotted paths of those that the command line gives, by name or by a variant
-        of the file.
+      explicit: dotted paths of those that the command line gives, by name or by a
+        variant of the file.
       override: fields that are explicit may differ from those there.
       workdir: of the run; where it has begun, the models are those of its record, and
         the folders that it started from are needed no more.
