@@ -48,8 +48,12 @@ class ModelDenoisingConfig(MissingTextConfig):
     def sections_by_name(cls, values: Mapping[str, Any]) -> dict[str, type]:
         """See `config.fields.build`; {} where the family is none."""
         family = values.get("generator_family", cls.generator_family)
-        known = isinstance(family, str) and not list(registered("model_config", family))
-        return {"generator": registry.lookup("model_config", family)} if known else {}
+        is_family = isinstance(family, str) and not list(
+            registered("model_config", family)
+        )
+        return (
+            {"generator": registry.lookup("model_config", family)} if is_family else {}
+        )
 
     @property
     def candidates(self) -> Spans:
