@@ -102,7 +102,7 @@ class ModelDenoising:
         """
         if not self.generator_weight:
             params, deterministic = jax.lax.stop_gradient(params), True
-        places, spans = span_choice.positions_of(
+        positions, spans = span_choice.positions_of(
             batch["span_ids"], self.rows.num_positions
         )
         tokens = batch["tokens"]
@@ -111,8 +111,8 @@ class ModelDenoising:
             {"params": params},
             jnp.where(batch["span_ids"] > 0, self.rows.marks.mask, tokens),
             batch["example_ids"],
-            places,
-            jnp.take_along_axis(tokens, places, axis=1),
+            positions,
+            jnp.take_along_axis(tokens, positions, axis=1),
             method=module.masked_losses,
             rngs=streams(rng, deterministic),
         )
@@ -126,7 +126,7 @@ class ModelDenoising:
           missing: bool `[b, s]`, of the candidate spans.
         """
         sentinels = jnp.array(self.rows.marks.sentinels, batch["tokens"].dtype)
-        made = span_choice.corrupt(
+        corrupted = span_choice.corrupt(
             batch["tokens"],
             batch["example_ids"],
             batch["span_ids"],
@@ -136,11 +136,11 @@ class ModelDenoising:
             self.target_length,
         )
         return {
-            "input_tokens": made.input,
-            "input_example_ids": _ids(made.input_sizes, made.input.shape[1]),
-            "target_tokens": made.target,
-            "target_example_ids": _ids(made.target_sizes, self.target_length),
-            "cut_tokens": jnp.maximum(made.target_sizes - self.target_length, 0),
+            "input_tokens": corrupted.input,
+            "input_example_ids": _ids(corrupted.input_sizes, corrupted.input.shape[1]),
+            "target_tokens": corrupted.target,
+            "target_example_ids": _ids(corrupted.target_sizes, self.target_length),
+            "cut_tokens": jnp.maximum(corrupted.target_sizes - self.target_length, 0),
         }
 
 

@@ -46,8 +46,8 @@ class Pretraining:
         inputs = [
             batch[name] for name in ("structure", "cpc_structure") if name in batch
         ]
-        places = float(np.sum(batch["mlm_weights"]))
-        return useful_flops.of_step(self.model, "etc", inputs, masked_logits=places)
+        num_masked = float(np.sum(batch["mlm_weights"]))
+        return useful_flops.of_step(self.model, "etc", inputs, masked_logits=num_masked)
 
     def init(self, rng: jax.Array, mlm_bias: np.ndarray | None = None) -> Any:
         """Parameters; sizes do not depend on the input's lengths.
@@ -81,8 +81,8 @@ class Pretraining:
 
     def _pairs(self, batch, main: Rows, lone: Rows):
         """(predictions, targets) of the masked sentences, `[b * s, e]` each."""
-        places = batch["cpc_positions"][..., None]
-        predictions = jnp.take_along_axis(main.global_, places, axis=1)
+        positions = batch["cpc_positions"][..., None]
+        predictions = jnp.take_along_axis(main.global_, positions, axis=1)
         width = predictions.shape[-1]
         return predictions.reshape(-1, width), lone.global_.reshape(-1, width)
 
@@ -122,11 +122,11 @@ class Pretraining:
         )
         weights = batch["mlm_weights"].astype(jnp.float32)
         sums = token_sums(losses, hits, weights)
-        _, places = sums["loss"]
+        _, num_masked = sums["loss"]
         return {
             "mlm_loss": sums["loss"],
             "mlm_accuracy": sums["accuracy"],
-            "mlm_overflow": _share(batch["mlm_overflow"], places),
+            "mlm_overflow": _share(batch["mlm_overflow"], num_masked),
         }
 
     def _cpc(self, module, params, batch, predictions, targets):

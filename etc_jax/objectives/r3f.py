@@ -58,8 +58,8 @@ class Choice(NamedTuple):
     def divergence(self, other: Choice) -> jax.Array:
         """Of each example, float32 `[b]`, in nats; the weights are those of `self`."""
         of = divergence.of_sigmoid if self.binary else divergence.of_softmax
-        found = of(self.logits, other.logits) * self.weights
-        return jnp.sum(found, axis=range(1, found.ndim))
+        apart = of(self.logits, other.logits) * self.weights
+        return jnp.sum(apart, axis=range(1, apart.ndim))
 
 
 def second_pass(

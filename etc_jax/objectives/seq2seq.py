@@ -158,8 +158,8 @@ class Seq2Seq:
             sums |= r3f.term(apart, weights)
         if "cut_tokens" in batch:
             cut = jnp.sum(batch["cut_tokens"]).astype(jnp.float32)
-            kept = jnp.sum(batch["input_example_ids"] > 0) + jnp.sum(ids > 0)
-            sums["cut_share"] = (cut, cut + kept)
+            used = jnp.sum(batch["input_example_ids"] > 0) + jnp.sum(ids > 0)
+            sums["cut_share"] = (cut, cut + used)
         return sums
 
     def _predicted(

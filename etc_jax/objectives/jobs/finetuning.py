@@ -114,13 +114,13 @@ def _check_caches(config: Config, caches: Sequence[WindowCache]) -> None:
 
 
 def _check_quirks(config: Config, cache: WindowCache) -> None:
-    made, asked = cache.official_quirks, config.data.official_quirks
-    if made != asked:
-        flag = "with" if made else "without"
+    cached, configured = cache.official_quirks, config.data.official_quirks
+    if cached != configured:
+        flag = "with" if cached else "without"
         raise ValueError(
             f"{cache.path} was prepared {flag} --official_quirks, but "
-            f"data.official_quirks is {asked}; set it to {made}, so that the model is "
-            "evaluated on inputs of the same kind"
+            f"data.official_quirks is {configured}; set it to {cached}, so that the "
+            "model is evaluated on inputs of the same kind"
         )
 
 
@@ -136,19 +136,19 @@ def _check_shaping(config: Config, cache: WindowCache) -> None:
     """
     task = of_config.task_of(config)
     sizes = type(task.sizes)
-    asked = task.shaping(sizes(*of_config.lengths_of(config)))
-    made_with = of_config.with_options(config, cache.input_options)
-    made = made_with.shaping(sizes(*cache.sizes.values()))
-    both = made.keys() & asked.keys()
+    configured = task.shaping(sizes(*of_config.lengths_of(config)))
+    cache_task = of_config.with_options(config, cache.input_options)
+    cached = cache_task.shaping(sizes(*cache.sizes.values()))
+    both = cached.keys() & configured.keys()
     for name in cache.schema.lengths.values():
-        if name in both and made[name] != asked[name]:
+        if name in both and cached[name] != configured[name]:
             raise ValueError(
-                f"{cache.path} was prepared with --{name}={made[name]}, but data.{name}"
-                f" is {asked[name]}: a record would become other windows in evaluation;"
-                f" give --config.data.{name}={made[name]}, or prepare the files again "
-                f"with --{name}={asked[name]}"
+                f"{cache.path} was prepared with --{name}={cached[name]}, but "
+                f"data.{name} is {configured[name]}: a record would become other "
+                f"windows in evaluation; give --config.data.{name}={cached[name]}, or "
+                f"prepare the files again with --{name}={configured[name]}"
             )
-    if made != asked:
+    if cached != configured:
         how = ", ".join(cache.input_options) or "the options by default"
         raise ValueError(
             f"{cache.path} was prepared with {how}, but data.input_options is "

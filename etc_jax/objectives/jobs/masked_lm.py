@@ -94,9 +94,12 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     readers = reader_job.readers_of(OBJECTIVE, config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
-        rows, places = SequenceInputs(batch["example_ids"]), batch["mlm_weights"].sum()
+        rows, num_masked = (
+            SequenceInputs(batch["example_ids"]),
+            batch["mlm_weights"].sum(),
+        )
         return useful_flops.of_step(
-            config.model, config.family, rows, masked_logits=places
+            config.model, config.family, rows, masked_logits=num_masked
         )
 
     return reader_job.make(config, task, readers, MASKED, flops)

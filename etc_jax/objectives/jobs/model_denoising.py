@@ -87,11 +87,11 @@ def _flops_of(config: Config, batch: dict[str, Any]) -> float | None:
     Which spans are missing is known on the device alone. Their number is known, and the
     first ones are as long as any others on average.
     """
-    spans, kept = batch["span_ids"], batch["kept_spans"]
-    gone = np.sum((spans > 0) & (spans <= kept[:, None]), axis=1)
+    spans, num_missing = batch["span_ids"], batch["kept_spans"]
+    gone = np.sum((spans > 0) & (spans <= num_missing[:, None]), axis=1)
     sizes = {
-        "input": np.sum(batch["example_ids"] > 0, axis=1) - gone + kept,
-        "target": gone + kept + np.sum(spans == MARK, axis=1),
+        "input": np.sum(batch["example_ids"] > 0, axis=1) - gone + num_missing,
+        "target": gone + num_missing + np.sum(spans == MARK, axis=1),
     }
     lengths = CANDIDATES.lengths_of(config.data)
     ids = {

@@ -71,7 +71,7 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
     """
     if isinstance(data, TokenCachesConfig):
         return _open_caches(data)
-    made = prepare_lib.prepare(
+    prepared = prepare_lib.prepare(
         data.cache_dir or epath.Path(workdir) / "data",
         source=data.documents(),
         tokenizer=_tokenizer(data),
@@ -80,14 +80,16 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
         workers=data.export_workers,
         report_fn=_LOG.info,
     )
-    check_size(data, made.tokenizer)
+    check_size(data, prepared.tokenizer)
     inputs = {
-        "tokenizer": made.tokenizer.fingerprint(),
-        "training tokens": made.train.digest,
-        "held-back tokens": made.held_back.digest,
-        **_files_of(made.train.header["made_by"]),
+        "tokenizer": prepared.tokenizer.fingerprint(),
+        "training tokens": prepared.train.digest,
+        "held-back tokens": prepared.held_back.digest,
+        **_files_of(prepared.train.header["made_by"]),
     }
-    return Corpora(made.tokenizer, (made.train,), (1.0,), made.held_back, inputs)
+    return Corpora(
+        prepared.tokenizer, (prepared.train,), (1.0,), prepared.held_back, inputs
+    )
 
 
 def _files_of(made_by: Mapping[str, Any]) -> dict[str, str]:
@@ -110,17 +112,17 @@ def _open_caches(data: TextConfig) -> Corpora:
             f"data.held_back_paths has {len(data.held_back_paths)} folders; expected "
             "one cache to evaluate on"
         )
-    first = TokenCache.open(data.paths[0])
-    tokenizer = _tokenizer(data) or first.load_tokenizer()
+    first_cache = TokenCache.open(data.paths[0])
+    tokenizer = _tokenizer(data) or first_cache.load_tokenizer()
     check_size(data, tokenizer)
-    known = tokenizer.fingerprint()
-    train = tuple(TokenCache.open(path, known) for path in data.paths)
+    fingerprint = tokenizer.fingerprint()
+    train = tuple(TokenCache.open(path, fingerprint) for path in data.paths)
     weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
-    held_back = TokenCache.open(data.held_back_paths[0], known)
+    held_back = TokenCache.open(data.held_back_paths[0], fingerprint)
     paths = [*data.paths, data.held_back_paths[0]]
     caches = zip(paths, [*train, held_back], strict=True)
     inputs = {
-        "tokenizer": known,
+        "tokenizer": fingerprint,
         **{f"token cache {path}": cache.digest for path, cache in caches},
     }
     return Corpora(tokenizer, train, weights, held_back, inputs)
@@ -182,16 +184,16 @@ class Examples:
 
     def _sizes(self, shares: MaskingShares) -> PretrainingSizes:
         data = self.data
-        given = {"mlm_capacity": data.mlm_capacity}
+        sizes = {"mlm_capacity": data.mlm_capacity}
         if shares.cpc:
-            given["cpc_long_length"] = data.cpc_long_length
-            given["cpc_global_length"] = data.cpc_global_length
+            sizes["cpc_long_length"] = data.cpc_long_length
+            sizes["cpc_global_length"] = data.cpc_global_length
         return PretrainingSizes.default(
             data.long_length,
             data.global_length,
             shares,
             max_sentence_tokens=data.max_sentence_tokens,
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in sizes.items() if value is not None},
         )
 
     def pack(self, cache: TokenCache) -> PackedText:
@@ -241,8 +243,8 @@ def look_at(reader: TextReader) -> None:
         text is cut or left out.
     """
     metrics = describe_batches(reader, LOOKED_AT)
-    found = (f"{k.replace('_', ' ')} {v:.4g}" for k, v in metrics.items() if v)
-    _LOG.info("first %d batches: %s", LOOKED_AT, ", ".join(found))
+    described = (f"{k.replace('_', ' ')} {v:.4g}" for k, v in metrics.items() if v)
+    _LOG.info("first %d batches: %s", LOOKED_AT, ", ".join(described))
     for kind, remedy in (
         ("mlm", "data.mlm_capacity"),
         ("cpc", "data.cpc_long_length and data.cpc_global_length"),

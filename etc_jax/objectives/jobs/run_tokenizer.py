@@ -43,8 +43,8 @@ def check_rows(tokenizer: Tokenizer, model: Any, ids: Mapping[str, np.ndarray]) 
     if tokenizer.vocab_size <= model.vocab_size:
         return
     model_source.check_ids(tokenizer, model, "the data")
-    for place, array in ids.items():
-        rows.check_rows(array, model.vocab_size, tokenizer, place)
+    for path, array in ids.items():
+        rows.check_rows(array, model.vocab_size, tokenizer, path)
 
 
 def check_same(
@@ -71,12 +71,12 @@ def check_same(
     if is_recorded(epath.Path(workdir)):
         return
     source = model_source.find(init_from, named=named)
-    known = source.tokenizer
-    if known is None or known.fingerprint() == tokenizer.fingerprint():
+    of_model = source.tokenizer
+    if of_model is None or of_model.fingerprint() == tokenizer.fingerprint():
         return
     model, data = (
         f"{x.kind} {x.fingerprint()[:12]} of {x.vocab_size} ids"
-        for x in (known, tokenizer)
+        for x in (of_model, tokenizer)
     )
     raise ValueError(
         f"{named} is a model with the vocabulary {model}, but the data is in {data}; "

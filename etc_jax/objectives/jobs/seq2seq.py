@@ -70,7 +70,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
 
 
 def _reader(config: Config, side: str, cache: WindowCache) -> PairReader:
-    made = PairReader(
+    reader = PairReader(
         cache,
         lengths=SCHEMA.lengths_of(config.data),
         batch_size=config.train.batch_size,
@@ -79,20 +79,20 @@ def _reader(config: Config, side: str, cache: WindowCache) -> PairReader:
         global_tokens=config.objective.global_tokens,
         evaluation=side == "held-back",
     )
-    _LOG.info("%s pairs: %s", side, made.plan.report())
-    _check_cut(config.data, side, cache, made)
-    return made
+    _LOG.info("%s pairs: %s", side, reader.plan.report())
+    _check_cut(config.data, side, cache, reader)
+    return reader
 
 
 def check_end(config: Config, tokenizer: Tokenizer) -> None:
     """Raises ValueError unless the model ends texts as the vocabulary does."""
-    end, known = text_to_text.end_id(tokenizer), config.model.eos_id
-    if end != known:
+    end, expected = text_to_text.end_id(tokenizer), config.model.eos_id
+    if end != expected:
         [piece] = tokenizer.pieces([end])
         raise ValueError(
             f"data.tokenizer ends a text with {piece!r}, id {end}, but model.eos_id is "
-            f"{known}: the model would never learn to stop; set model.eos_id={end}, or "
-            "name the vocabulary of the model"
+            f"{expected}: the model would never learn to stop; set model.eos_id={end}, "
+            "or name the vocabulary of the model"
         )
 
 
@@ -102,12 +102,14 @@ def _files_of(data: PairsConfig, caches: Mapping[str, WindowCache]) -> dict[str,
     Raises:
       ValueError: if a file is on both sides.
     """
-    found: dict[str, dict[str, str]] = {}
+    digests_of: dict[str, dict[str, str]] = {}
     for side, field in _SIDES.items():
         described = caches[side].header["made_by"]["files"]
         paths = map(str, data.files(field))
-        found[side] = {p: sha for p, (*_, sha) in zip(paths, described, strict=True)}
-    train, held_back = found.values()
+        digests_of[side] = {
+            p: sha for p, (*_, sha) in zip(paths, described, strict=True)
+        }
+    train, held_back = digests_of.values()
     if both := [path for path, sha in held_back.items() if sha in train.values()]:
         raise ValueError(
             f"{len(both)} of data.held_back_paths are training files too, such as "

@@ -46,8 +46,8 @@ class CausalTextToText(TextToText):
         return SequenceInputs(np.concatenate(ids, axis=1).astype(np.int32))
 
     def problems(self, batch: Any) -> list[str]:
-        if found := super().problems(batch):
-            return found
+        if problems := super().problems(batch):
+            return problems
         sizes = [self.schema.length(batch, axis) for axis in ("input", "target")]
         field, longest = self.model.input_limit
         if longest is not None and sum(sizes) > longest:

@@ -42,9 +42,9 @@ class SequenceChoices(EncoderFinetuning):
 
     def flops_inputs(self, batch: Any) -> SequenceInputs:
         named = self.named_inputs(batch)
-        found = (batch[EXAMPLE_IDS].swapaxes(1, 2), named.get(GLOBAL_INDEX))
+        inputs = (batch[EXAMPLE_IDS].swapaxes(1, 2), named.get(GLOBAL_INDEX))
         # [b, o, length] -> [b * o, length]: a sequence for each option.
-        flat = (None if x is None else x.reshape(-1, x.shape[-1]) for x in found)
+        flat = (None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs)
         return SequenceInputs(*flat)
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:

@@ -179,30 +179,33 @@ class SequenceCoreference(EncoderFinetuning):
         return self.schema.smallest(input=self.options.part_length or 1)
 
     def problems(self, batch: Any) -> list[str]:
-        found, length = super().problems(batch), self.options.part_length
-        if not found and length and (n := batch[TOKENS].shape[1]) % length:
-            found.append(
+        problems, length = super().problems(batch), self.options.part_length
+        if not problems and length and (n := batch[TOKENS].shape[1]) % length:
+            problems.append(
                 f"texts have {n} tokens, which are no whole parts of "
                 f"part_length = {length}; make data.input_length a multiple"
             )
-        return found
+        return problems
 
     def losses(self, outputs: SpanPairs, batch: Any) -> tuple[jax.Array, Sums]:
         clusters, weights = batch["labels"]["clusters"], batch["weights"]
-        totals, kept = jax.vmap(marginal_loss)(outputs, clusters)
+        totals, num_spans = jax.vmap(marginal_loss)(outputs, clusters)
         if self.options.singletons:
             totals += jax.vmap(mention_loss)(outputs, clusters)
         right = jax.vmap(right_choices)(outputs, clusters)
         hits = _taken(right, jnp.argmax(outputs.scores, axis=-1)) & outputs.top_mask
-        found = jnp.take_along_axis(clusters, outputs.top_spans, axis=1) > 0
-        found = jnp.sum(found & outputs.top_mask, axis=1)
+        recalled = jnp.take_along_axis(clusters, outputs.top_spans, axis=1) > 0
+        recalled = jnp.sum(recalled & outputs.top_mask, axis=1)
         mentions = jnp.sum(clusters > 0, axis=1)
         return jnp.sum(totals * weights), {
             "antecedent_accuracy": (
                 jnp.sum(jnp.sum(hits, axis=1) * weights),
-                jnp.sum(kept * weights),
+                jnp.sum(num_spans * weights),
             ),
-            "mention_recall": (jnp.sum(found * weights), jnp.sum(mentions * weights)),
+            "mention_recall": (
+                jnp.sum(recalled * weights),
+                jnp.sum(mentions * weights),
+            ),
         }
 
     def comparable(self, clean: SpanPairs, noisy: SpanPairs):

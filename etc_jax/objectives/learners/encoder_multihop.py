@@ -93,18 +93,18 @@ class HotpotqaLongformer(MarkedFinetuning):
         so that no part outgrows the others in long inputs.
         """
         labels, weights = batch["labels"], batch["weights"]
-        given = {
+        evidence = {
             "paragraph": (outputs.paragraph, batch[PARAGRAPHS], labels["relevant"]),
             "support": (outputs.sentence, batch[SENTENCES], labels["support"]),
         }
         logits = {
-            name: jnp.where(places >= 0, x, _NOWHERE)
-            for name, (x, places, _) in given.items()
+            name: jnp.where(positions >= 0, x, _NOWHERE)
+            for name, (x, positions, _) in evidence.items()
         }
         parts = {
             name: qa_span.support_loss(logits[name], targets)
-            / jnp.maximum(jnp.sum(places >= 0, axis=-1), 1)
-            for name, (_, places, targets) in given.items()
+            / jnp.maximum(jnp.sum(positions >= 0, axis=-1), 1)
+            for name, (_, positions, targets) in evidence.items()
         }
         kind = labels["answer_type"]
         parts["answer_type"] = qa_span.cross_entropy(outputs.answer_type, kind)
@@ -120,9 +120,9 @@ class HotpotqaLongformer(MarkedFinetuning):
         }
 
     def distributions(self, outputs: EvidenceLogits, batch: Any) -> list[Choice]:
-        def evidence(logits, places):
-            there = places >= 0
-            share = there / jnp.maximum(jnp.sum(there, axis=-1, keepdims=True), 1)
+        def evidence(logits, positions):
+            exists = positions >= 0
+            share = exists / jnp.maximum(jnp.sum(exists, axis=-1, keepdims=True), 1)
             return Choice(logits, share, binary=True)
 
         return [

@@ -98,12 +98,12 @@ class StructuredHotpotqa(HeadFinetuning):
         )
         metrics = {f"{name}_loss": (part, examples) for name, part in parts.items()}
         kind = labels["answer_type"]
-        places = jnp.stack([labels["begin"], labels["end"]], axis=-1)
+        ends = jnp.stack([labels["begin"], labels["end"]], axis=-1)
         spans = weights * (kind == SPAN)
         return total, {
             **metrics,
             "answer_type_accuracy": accuracy(outputs.answer_type, kind, weights),
-            "span_accuracy": span_accuracy(outputs.span, places, spans),
+            "span_accuracy": span_accuracy(outputs.span, ends, spans),
             "support_f1": support_f1(outputs.support, labels["support"], weights),
         }
 

@@ -210,17 +210,18 @@ def find(
 
 
 def _learner_for(model: Any, objective: RegularisedConfig, task: Task) -> Learner:
-    given = _family(type(model))
+    family = _family(type(model))
     if task.format not in model.formats:
         raise ValueError(
             f"inputs of {task.name} are asked for in format {task.format!r}, but "
-            f"{given} takes {', '.join(model.formats)}; set data.format or model.family"
+            f"{family} takes {', '.join(model.formats)}; set data.format or "
+            "model.family"
         )
     learner = learner_of(task, model)
     if not isinstance(model, learner.takes()):
         names = ", ".join(map(_family, learner.takes()))
         raise ValueError(
-            f"objective {objective.name} trains {names}, not {given}; set model.family"
+            f"objective {objective.name} trains {names}, not {family}; set model.family"
         )
     made = learner(model, objective, task.classes, task.options)
     if made.problem is not None:
@@ -238,10 +239,10 @@ def of_config(config: Config) -> Learner:
     Raises:
       ValueError: as for `find`.
     """
-    found = _learner_for(config.model, config.objective, task_of(config))
-    if config.data.flat and "structure" not in found.schema.groups:
+    learner = _learner_for(config.model, config.objective, task_of(config))
+    if config.data.flat and "structure" not in learner.schema.groups:
         raise ValueError(
-            f"data.flat is True, but inputs in format {found.schema.name!r} have no "
+            f"data.flat is True, but inputs in format {learner.schema.name!r} have no "
             "structure to leave out; set it to False"
         )
-    return found
+    return learner

@@ -71,14 +71,18 @@ class Keyphrases(Finetuning):
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         labels, weights = batch["labels"], batch["weights"]
         number = ngrams.num_words(batch[self.words])
-        places = ngrams.ngram_mask(number, outputs.shape[-1])
+        allowed = ngrams.ngram_mask(number, outputs.shape[-1])
         if self.objective.keyphrase_loss == "best":
             sums = keyphrase.best_occurrence(
-                outputs, labels["occurrences"], labels["length"], weights, places=places
+                outputs,
+                labels["occurrences"],
+                labels["length"],
+                weights,
+                allowed=allowed,
             )
         else:
             sums = keyphrase.first_occurrence(
-                outputs, labels["start"], labels["length"], weights, places=places
+                outputs, labels["start"], labels["length"], weights, allowed=allowed
             )
         total, hits, examples = sums
         return total, {"accuracy": (hits, examples)}
@@ -122,17 +126,17 @@ class StructuredOpenkp(Keyphrases, EtcFinetuning):
         return (*super().inputs(batch), Visual(**batch["visual"]))
 
     def problems(self, batch: Any) -> list[str]:
-        if found := super().problems(batch):
-            return found
+        if problems := super().problems(batch):
+            return problems
         visual = batch["visual"]
         for name in ("font", "parent_font"):
             if visual[name].max() >= NUM_FONTS:
-                found.append(
+                problems.append(
                     f"visual.{name} holds {visual[name].max()}, but there are "
                     f"{NUM_FONTS} fonts; prepare the files again"
                 )
         if not np.all(np.abs(visual["boxes"]) <= 1):
-            found.append(
+            problems.append(
                 "visual.boxes holds numbers beyond -1..1; prepare the files again"
             )
-        return found
+        return problems

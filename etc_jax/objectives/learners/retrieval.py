@@ -120,22 +120,22 @@ class SequenceRetrieval(EncoderFinetuning):
     def _texts(self, batch: Any) -> dict[str, dict[str, jax.Array]]:
         """Batches of the text encoder, by what the texts are."""
         passage = jnp.where(batch[EXAMPLE_IDS] > 0, batch[TOKENS], -1)
-        found = {"query": batch["query"], "passage": passage}
+        ids_of = {"query": batch["query"], "passage": passage}
         if (negatives := batch.get("negatives")) is not None:
             # [b, k, n] -> [b * k, n]
-            found["negatives"] = negatives.reshape(-1, negatives.shape[-1])
-        return {name: self._batch(ids) for name, ids in found.items()}
+            ids_of["negatives"] = negatives.reshape(-1, negatives.shape[-1])
+        return {name: self._batch(ids) for name, ids in ids_of.items()}
 
     def _batch(self, ids: jax.Array) -> dict[str, jax.Array]:
         """Of ids `[b, n]`, -1 for padding; see `FlatEncoder.batch`."""
         real = ids >= 0
-        places = jnp.arange(self.text_encoder.num_globals)[None]
+        index = jnp.arange(self.text_encoder.num_globals)[None]
         lengths = jnp.sum(real, axis=1, keepdims=True)
         return {
             TOKENS: jnp.where(real, ids, 0),
             TYPES: jnp.zeros_like(ids),
             EXAMPLE_IDS: real.astype(jnp.int32),
-            GLOBAL_INDEX: jnp.where(places < lengths, places, -1),
+            GLOBAL_INDEX: jnp.where(index < lengths, index, -1),
         }
 
     def _apply(self, params, batch, rng) -> TextVectors:

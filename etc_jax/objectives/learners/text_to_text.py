@@ -124,13 +124,13 @@ class EncoderDecoderTextToText(TextToText):
         return written.tokens[:, 0]
 
     def problems(self, batch: Any) -> list[str]:
-        found = super().problems(batch)
-        if not found and self.why_no_outputs is None:
+        problems = super().problems(batch)
+        if not problems and self.why_no_outputs is None:
             try:
                 generation.check(self.decoder, self._options(batch))
             except ValueError as error:
                 return [f"objective.generation: {error}"]
-        return found
+        return problems
 
     def _options(self, batch: Any) -> generation.Options:
         longest, says = batch["target_tokens"].shape[1], self.objective.generation

@@ -47,8 +47,8 @@ def alias_spans(
         for logits in (start_logits, end_logits)
     )
     sums = {
-        "start": jnp.sum(any_place_losses(start_logits, starts) * weights),
-        "end": jnp.sum(any_place_losses(end_logits, ends) * weights),
+        "start": jnp.sum(any_position_losses(start_logits, starts) * weights),
+        "end": jnp.sum(any_position_losses(end_logits, ends) * weights),
     }
     is_first = starts == jnp.argmax(start_logits, axis=-1)[:, None]
     is_last = ends == jnp.argmax(end_logits, axis=-1)[:, None]
@@ -57,19 +57,19 @@ def alias_spans(
     return total, sums, jnp.sum(hits * weights), jnp.sum(weights)
 
 
-def any_place_losses(logits: jax.Array, places: jax.Array) -> jax.Array:
+def any_position_losses(logits: jax.Array, positions: jax.Array) -> jax.Array:
     """-log of the probability of some places together, in nats.
 
     Args:
       logits: `[b, n]`.
-      places: int `[b, m]`; -1 for none.
+      positions: int `[b, m]`; -1 for none.
 
     Returns:
       float32 `[b]`; 0 without a place.
     """
     logits = logits.astype(jnp.float32)
     is_right = jnp.any(
-        places[:, :, None] == jnp.arange(logits.shape[-1])[None, None], axis=1
+        positions[:, :, None] == jnp.arange(logits.shape[-1])[None, None], axis=1
     )
     # Finite in every branch: a gradient of 0 times infinity is no number.
     right = jax.nn.logsumexp(jnp.where(is_right, logits, NOWHERE), axis=-1)

@@ -26,19 +26,19 @@ def accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     return jnp.sum(right * weights), jnp.sum(weights)
 
 
-def span_accuracy(logits: jax.Array, places: jax.Array, weights: jax.Array):
+def span_accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     """(right, all) of spans, both ends of them: `[b, n, 2]`, `[b, 2]`, `[b]`."""
-    right = jnp.all(jnp.argmax(logits, axis=1) == places, axis=-1)
+    right = jnp.all(jnp.argmax(logits, axis=1) == targets, axis=-1)
     return jnp.sum(right * weights), jnp.sum(weights)
 
 
 def support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     """(numerator, denominator) of F1 over the global tokens of a batch."""
-    given = jax.nn.sigmoid(logits) >= _SUPPORT_THRESHOLD
+    predicted = jax.nn.sigmoid(logits) >= _SUPPORT_THRESHOLD
     targets = targets > 0
     weights = weights[:, None]
-    both = 2.0 * jnp.sum((given & targets) * weights)
-    return both, jnp.sum((given * 1.0 + targets) * weights)
+    both = 2.0 * jnp.sum((predicted & targets) * weights)
+    return both, jnp.sum((predicted * 1.0 + targets) * weights)
 
 
 def answer_losses(outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
@@ -48,20 +48,20 @@ def answer_losses(outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
     """
     labels, weights = batch["labels"], batch["weights"]
     kind = labels["answer_type"]
-    places = jnp.stack([labels[name] for name in NATURAL_QUESTIONS_PLACES], axis=-1)
+    positions = jnp.stack([labels[name] for name in NATURAL_QUESTIONS_PLACES], axis=-1)
     total, parts, examples = qa_span.natural_questions(
         outputs.answer_type,
         outputs.span,
         answer_type=kind,
-        places=places,
+        positions=positions,
         weights=weights,
     )
     metrics = {f"{name}_loss": (part, examples) for name, part in parts.items()}
     metrics["answer_type_accuracy"] = accuracy(outputs.answer_type, kind, weights)
     for name, ends in (("short", slice(0, 2)), ("long", slice(2, 4))):
-        whole = weights * jnp.all(places[:, ends] > 0, axis=-1)
+        whole = weights * jnp.all(positions[:, ends] > 0, axis=-1)
         metrics[f"{name}_accuracy"] = span_accuracy(
-            outputs.span[..., ends], places[:, ends], whole
+            outputs.span[..., ends], positions[:, ends], whole
         )
     return total, metrics
 
@@ -69,14 +69,14 @@ def answer_losses(outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
 def answer_distributions(outputs: AnswerLogits) -> list[Choice]:
     """Those of a loss that is the mean of its parts; see `Finetuning.distributions`."""
     share = 1 / (1 + outputs.span.shape[-1] + (outputs.support is not None))
-    found = [
+    choices = [
         Choice(outputs.answer_type, share),
         # [b, n, ends] -> [b, ends, n]
         Choice(jnp.swapaxes(outputs.span, 1, 2), share),
     ]
     if outputs.support is not None:
-        found.append(Choice(outputs.support, share, binary=True))
-    return found
+        choices.append(Choice(outputs.support, share, binary=True))
+    return choices
 
 
 def span_losses(

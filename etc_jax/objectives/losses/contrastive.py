@@ -53,20 +53,22 @@ def compare(
     # All passages of the batch, over all devices: [b + b * k, e]
     others = jnp.concatenate([passage, negatives.reshape(b * k, e)])
     scores = jnp.float32(query) @ jnp.float32(others).T / temperature
-    own = passage_keys[:, 0]
-    keys = jnp.concatenate([own, passage_keys[:, 1:].reshape(b * k, 2)])
+    own_keys = passage_keys[:, 0]
+    keys = jnp.concatenate([own_keys, passage_keys[:, 1:].reshape(b * k, 2)])
     # [b, b + b * k]: the same passage, or, on the left, one of an equal query.
-    answers = _equal(own, keys)
+    answers = _equal(own_keys, keys)
     same_query = _equal(query_keys, query_keys)
     answers = answers.at[:, :b].set(answers[:, :b] | same_query)
     # A hard negative may answer an equal query, in whose row it is the passage.
     answers = answers.at[:, b:].set(
-        (jnp.float32(same_query) @ jnp.float32(_equal(own, keys[b:]))) > 0
+        (jnp.float32(same_query) @ jnp.float32(_equal(own_keys, keys[b:]))) > 0
     )
     real = weights > 0
-    there = jnp.concatenate([real, jnp.repeat(real, k)]) & jnp.any(keys != 0, axis=-1)
+    is_passage = jnp.concatenate([real, jnp.repeat(real, k)]) & jnp.any(
+        keys != 0, axis=-1
+    )
     is_own = jnp.eye(b, b + b * k, dtype=bool)
-    allowed = is_own | (real[:, None] & there[None] & ~answers)
+    allowed = is_own | (real[:, None] & is_passage[None] & ~answers)
     queries = jnp.where(allowed, scores, NOWHERE)
     return Comparison(queries, jnp.where(allowed[:, :b], scores[:, :b], NOWHERE).T)
 
@@ -78,5 +80,5 @@ def _equal(rows: jax.Array, columns: jax.Array) -> jax.Array:
 
 def contrastive_losses(logits: jax.Array) -> jax.Array:
     """-log P(own), in nats: `[b, c]` with the own ones on the diagonal -> `[b]`."""
-    own = jnp.diagonal(logits)
-    return jax.nn.logsumexp(logits, axis=-1) - own
+    positives = jnp.diagonal(logits)
+    return jax.nn.logsumexp(logits, axis=-1) - positives

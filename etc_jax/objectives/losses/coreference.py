@@ -23,14 +23,14 @@ def marginal_loss(pairs: SpanPairs, clusters: jax.Array) -> tuple[jax.Array, jax
     # `MASKED`, not infinity, whose gradient would be NaN.
     of_right = jnp.where(right, pairs.scores, MASKED)
     losses = jax.nn.logsumexp(pairs.scores, axis=1) - jax.nn.logsumexp(of_right, axis=1)
-    kept = pairs.top_mask.astype(jnp.float32)
-    return jnp.sum(losses * kept), jnp.sum(kept)
+    is_top = pairs.top_mask.astype(jnp.float32)
+    return jnp.sum(losses * is_top), jnp.sum(is_top)
 
 
 def right_choices(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
     """bool `[k, 1 + c]`, which antecedents are right; see `marginal_loss`."""
-    own = _own(pairs, clusters)
-    right = (own[pairs.antecedents] == own[:, None]) & (own > 0)[:, None]
+    cluster = _clusters_of(pairs, clusters)
+    right = (cluster[pairs.antecedents] == cluster[:, None]) & (cluster > 0)[:, None]
     right &= pairs.antecedent_mask
     none_right = ~jnp.any(right, axis=1, keepdims=True)
     return jnp.concatenate([none_right, right], axis=1)
@@ -49,7 +49,7 @@ def mention_loss(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
     Returns:
       float32 `[]`, in nats.
     """
-    is_mention = _own(pairs, clusters) > 0
+    is_mention = _clusters_of(pairs, clusters) > 0
     scores = jnp.where(is_mention, pairs.mention_scores, -pairs.mention_scores)
     return -jnp.sum(jax.nn.log_sigmoid(scores) * pairs.top_mask)
 
@@ -69,27 +69,29 @@ def in_common(a: SpanPairs, b: SpanPairs) -> tuple[SpanPairs, SpanPairs]:
     row = jnp.searchsorted(b.top_spans, a.top_spans)
     row = jnp.minimum(row, len(b.top_spans) - 1)
     rows = jax.tree.map(lambda x: x[row], b)
-    kept = a.top_mask & rows.top_mask & (a.top_spans == rows.top_spans)
+    in_both = a.top_mask & rows.top_mask & (a.top_spans == rows.top_spans)
     # [k, c, 1] and [k, 1, c] -> [k, c, c]: antecedents by their candidates.
     same = (
         a.top_spans[a.antecedents][:, :, None]
         == (b.top_spans[rows.antecedents][:, None])
     )
     same &= a.antecedent_mask[:, :, None] & rows.antecedent_mask[:, None]
-    both = jnp.any(same, axis=-1) & kept[:, None]
-    found = jnp.take_along_axis(rows.scores[:, 1:], jnp.argmax(same, axis=-1), axis=1)
+    both = jnp.any(same, axis=-1) & in_both[:, None]
+    scores_of_b = jnp.take_along_axis(
+        rows.scores[:, 1:], jnp.argmax(same, axis=-1), axis=1
+    )
 
     def masked(pairs: SpanPairs, of_antecedents: jax.Array) -> SpanPairs:
         scores = jnp.where(both, of_antecedents, MASKED)
         return a._replace(
-            top_mask=kept,
+            top_mask=in_both,
             mention_scores=pairs.mention_scores,
             antecedent_mask=both,
             scores=jnp.concatenate([pairs.scores[:, :1], scores], axis=1),
         )
 
-    return masked(a, a.scores[:, 1:]), masked(rows, found)
+    return masked(a, a.scores[:, 1:]), masked(rows, scores_of_b)
 
 
-def _own(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
+def _clusters_of(pairs: SpanPairs, clusters: jax.Array) -> jax.Array:
     return jnp.where(pairs.top_mask, clusters[pairs.top_spans], 0)

@@ -65,10 +65,10 @@ def contrastive(
     Returns:
       (sum of losses in nats, sum of right guesses, sum of weights), float32 scalars.
     """
-    places = jnp.arange(weights.shape[0])
+    index = jnp.arange(weights.shape[0])
     candidate = weights[None, :] > 0
     if documents is not None:
-        own = places[:, None] == places[None, :]
+        is_target = index[:, None] == index[None, :]
         other_document = documents[:, None] != documents[None, :]
-        candidate = candidate & (own | other_document)
-    return masked_lm(jnp.where(candidate, logits, _NO_CANDIDATE), places, weights)
+        candidate = candidate & (is_target | other_document)
+    return masked_lm(jnp.where(candidate, logits, _NO_CANDIDATE), index, weights)

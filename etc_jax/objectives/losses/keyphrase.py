@@ -38,7 +38,7 @@ def first_occurrence(
     lengths: jax.Array,
     weights: jax.Array,
     *,
-    places: jax.Array | None = None,
+    allowed: jax.Array | None = None,
     smoothing: float = SMOOTHING,
 ):
     """Cross-entropy of the first occurrence of each keyphrase (the paper's default).
@@ -49,7 +49,7 @@ def first_occurrence(
       starts: int `[b, p]`, first words of keyphrases; -1 for none.
       lengths: int `[b, p]`, their numbers of words; -1 for none.
       weights: `[b]`, 0 for padding examples, which may have no keyphrase.
-      places: bool `[b, longest, n]`, the runs that smoothing is spread over
+      allowed: bool `[b, longest, n]`, the runs that smoothing is spread over
         (`ops.ngrams.ngram_mask`); None: all, with those beyond the text, as in the
         official code, where the loss depends on the padding.
       smoothing: mass that is added to the target of 1.
@@ -59,7 +59,7 @@ def first_occurrence(
       scalars.
     """
     right = jnp.any(runs_at(starts, lengths, logits.shape[1:]), axis=1)
-    losses = _losses(logits, right, places, smoothing)
+    losses = _losses(logits, right, allowed, smoothing)
     return _sums(losses, logits, right, weights)
 
 
@@ -88,7 +88,7 @@ def best_occurrence(
     lengths: jax.Array,
     weights: jax.Array,
     *,
-    places: jax.Array | None = None,
+    allowed: jax.Array | None = None,
     smoothing: float = SMOOTHING,
 ):
     """Cross-entropy of the best-rated occurrence of each keyphrase ("max loss").
@@ -102,7 +102,7 @@ def best_occurrence(
       occurrences: uint8 `[b, n]`; see `occurrence_runs`.
       lengths: int `[b, p]`; see `occurrence_runs`.
       weights: `[b]`; see `first_occurrence`.
-      places: bool `[b, longest, n]`; see `first_occurrence`.
+      allowed: bool `[b, longest, n]`; see `first_occurrence`.
       smoothing: see `first_occurrence`.
 
     Returns:
@@ -112,8 +112,8 @@ def best_occurrence(
     right = jnp.any(runs, axis=1)
     best = _best_runs(logits, runs)
     others = right & ~best
-    kept = ~others if places is None else places & ~others
-    losses = _losses(jnp.where(others, NO_NGRAM, logits), best, kept, smoothing)
+    remaining = ~others if allowed is None else allowed & ~others
+    losses = _losses(jnp.where(others, NO_NGRAM, logits), best, remaining, smoothing)
     return _sums(losses, logits, right, weights)
 
 
@@ -125,20 +125,20 @@ def _best_runs(logits: jax.Array, runs: jax.Array) -> jax.Array:
     return jnp.any(best.reshape(runs.shape) & runs, axis=1)
 
 
-def _losses(logits, right, places, smoothing: float) -> jax.Array:
+def _losses(logits, right, allowed, smoothing: float) -> jax.Array:
     """float32 `[b]`; see `first_occurrence`."""
     b = len(logits)
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32).reshape(b, -1), axis=-1)
     share = _spread(right.reshape(b, -1))
-    rest = jnp.ones_like(right) if places is None else places
+    rest = jnp.ones_like(right) if allowed is None else allowed
     target = (share + smoothing * _spread(rest.reshape(b, -1))) / (1.0 + smoothing)
     return -jnp.sum(target * log_p, axis=-1)
 
 
-def _spread(places: jax.Array) -> jax.Array:
+def _spread(runs: jax.Array) -> jax.Array:
     """1 divided equally between some places: bool `[b, m]` -> float32 `[b, m]`."""
-    number = jnp.sum(places, axis=-1, keepdims=True)
-    return places.astype(jnp.float32) / jnp.maximum(number, 1)
+    number = jnp.sum(runs, axis=-1, keepdims=True)
+    return runs.astype(jnp.float32) / jnp.maximum(number, 1)
 
 
 def _sums(losses, logits, right, weights):

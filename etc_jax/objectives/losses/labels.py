@@ -25,9 +25,9 @@ def label_loss(
       classes are in the first of them alone.
     """
     weights = weights.astype(jnp.float32)
-    known = jnp.where(weights > 0, targets, 0)
-    factors = jnp.broadcast_to(class_weights, logits.shape[-1:])[known]
-    losses = factors * cross_entropy(logits, known)
+    classes = jnp.where(weights > 0, targets, 0)
+    factors = jnp.broadcast_to(class_weights, logits.shape[-1:])[classes]
+    losses = factors * cross_entropy(logits, classes)
     hits = jnp.argmax(logits, axis=-1) == targets
     return jnp.sum(losses * weights), jnp.sum(hits * weights), jnp.sum(weights)
 
@@ -56,12 +56,12 @@ def label_set_loss(
     # -log sigmoid(x) = softplus(-x), and softplus(x) = softplus(-x) + x for no.
     factors = jnp.broadcast_to(class_weights, logits.shape)
     losses = factors * (jax.nn.softplus(logits) - wanted * logits)
-    given = logits > 0
+    predicted = logits > 0
     of_each = weights[:, None]
-    both = 2.0 * jnp.sum(given * wanted * of_each)
+    both = 2.0 * jnp.sum(predicted * wanted * of_each)
     return jnp.sum(jnp.mean(losses, axis=-1) * weights), (
         both,
-        jnp.sum((given + wanted) * of_each),
+        jnp.sum((predicted + wanted) * of_each),
     )
 
 
@@ -104,7 +104,7 @@ def token_shares(
       class_weights: `[number]`, or a number for all.
       number: of labels.
     """
-    known = targets >= 0
-    count = jnp.maximum(jnp.sum(known, axis=-1, keepdims=True), 1)
+    has_label = targets >= 0
+    count = jnp.maximum(jnp.sum(has_label, axis=-1, keepdims=True), 1)
     factors = jnp.broadcast_to(class_weights, (number,))[jnp.maximum(targets, 0)]
-    return jnp.where(known, factors / count, 0.0).astype(jnp.float32)
+    return jnp.where(has_label, factors / count, 0.0).astype(jnp.float32)

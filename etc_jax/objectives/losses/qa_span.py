@@ -101,7 +101,7 @@ def natural_questions(
     span_logits: jax.Array,
     *,
     answer_type: jax.Array,
-    places: jax.Array,
+    positions: jax.Array,
     weights: jax.Array,
 ):
     """The mean of answer type and of both ends of the short and the long answer.
@@ -110,13 +110,13 @@ def natural_questions(
       type_logits: `[b, 5]`.
       span_logits: `[b, n, 4]`: short answer's begin and end, long answer's.
       answer_type: int `[b]`.
-      places: int `[b, 4]`, in the order of the logits; 0 without a span.
+      positions: int `[b, 4]`, in the order of the logits; 0 without a span.
       weights: `[b]`, 0 for padding examples.
 
     Returns:
       (sum of losses, {part: sum of its losses}, sum of weights), float32 scalars.
     """
-    spans = span_losses(span_logits, places)
+    spans = span_losses(span_logits, positions)
     parts = {name: spans[:, i] for i, name in enumerate(NATURAL_QUESTIONS_PLACES)}
     return _mean_of_parts(
         {**parts, "answer_type": cross_entropy(type_logits, answer_type)}, weights

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.objectives.losses.alias_spans import alias_spans, any_place_losses
+from etc_jax.objectives.losses.alias_spans import alias_spans, any_position_losses
 
 B, N, M = 5, 9, 4
 NUMBERS = (1, 3, 0, 2, 4)  # of occurrences
@@ -83,14 +83,14 @@ def test_the_best_guess_must_be_one_occurrence():
 
 def test_a_place_that_is_there_twice_counts_once():
     logits = np.random.default_rng(0).normal(size=(1, N)).astype(np.float32)
-    once = any_place_losses(logits, np.array([[3, 5, -1]]))
-    twice = any_place_losses(logits, np.array([[3, 5, 3]]))
+    once = any_position_losses(logits, np.array([[3, 5, -1]]))
+    twice = any_position_losses(logits, np.array([[3, 5, 3]]))
     np.testing.assert_array_equal(once, twice)
 
 
 def test_every_place_together_costs_nothing():
     logits = np.random.default_rng(1).normal(size=(1, N)).astype(np.float32)
-    losses = any_place_losses(logits, np.arange(N)[None])
+    losses = any_position_losses(logits, np.arange(N)[None])
     np.testing.assert_allclose(losses, 0.0, atol=1e-6)
 
 

@@ -47,7 +47,7 @@ def first(x, weights=WEIGHTS, smoothing=1e-4, everywhere=False):
         STARTS,
         LENGTHS,
         weights,
-        places=None if everywhere else PLACES,
+        allowed=None if everywhere else PLACES,
         smoothing=smoothing,
     )
 
@@ -55,7 +55,7 @@ def first(x, weights=WEIGHTS, smoothing=1e-4, everywhere=False):
 @functools.partial(jax.jit, static_argnames=("smoothing",))
 def best(x, weights=WEIGHTS, smoothing=1e-4):
     return keyphrase.best_occurrence(
-        x, OCCURRENCES, LENGTHS, weights, places=PLACES, smoothing=smoothing
+        x, OCCURRENCES, LENGTHS, weights, allowed=PLACES, smoothing=smoothing
     )
 
 
@@ -129,7 +129,7 @@ def test_with_one_occurrence_each_both_losses_are_the_same():
     for b, phrases in enumerate(PHRASES):
         for p, (_, places) in enumerate(phrases):
             only_first[b, places[0]] |= np.uint8(1 << p)
-    got = keyphrase.best_occurrence(x, only_first, LENGTHS, WEIGHTS, places=PLACES)
+    got = keyphrase.best_occurrence(x, only_first, LENGTHS, WEIGHTS, allowed=PLACES)
     np.testing.assert_allclose(got, first(x), rtol=1e-6)
 
 
@@ -154,7 +154,7 @@ def test_more_padding_changes_nothing(fn):
     x = logits(1)
     pad = [(0, 0), (0, 0), (0, 5)]
     wide = jnp.pad(x, pad, constant_values=NO_NGRAM)
-    call = {"places": np.pad(PLACES, pad)}
+    call = {"allowed": np.pad(PLACES, pad)}
     if fn is first:
         got = keyphrase.first_occurrence(wide, STARTS, LENGTHS, WEIGHTS, **call)
     else:

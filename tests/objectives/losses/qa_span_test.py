@@ -91,7 +91,7 @@ def test_natural_questions_is_the_mean_of_five():
     weights = np.array([1.0, 1.0, 0.0])
     loss, parts, weight = jax.jit(
         functools.partial(qa_span.natural_questions),
-    )(types, spans, answer_type=kinds, places=places, weights=weights)
+    )(types, spans, answer_type=kinds, positions=places, weights=weights)
     expected = 0.0
     for b in range(2):
         expected += negative_log(np.exp(types[b]), kinds[b])
