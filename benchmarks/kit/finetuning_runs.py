@@ -14,16 +14,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 import ml_collections
+import numpy as np
+from etils import epath
 
 from etc_jax import config as config_lib
+from etc_jax.base import registry
 from etc_jax.cli import evaluate, prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.tasks.synthetic.maker import write_records
 from etc_jax.training import workdir
+from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import PREEMPTED, RunError
+from etc_jax.training.job import Job
 from etc_jax.training.reporting import metrics
 from etc_jax.training.run import train_and_evaluate
 
@@ -51,6 +57,9 @@ class Spent:
 
     wall_secs: float
     cpu_secs: float
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.wall_secs + other.wall_secs, self.cpu_secs + other.cpu_secs)
 
 
 def make_caches(
@@ -200,9 +209,7 @@ def train(config: config_lib.Config, folder: pathlib.Path) -> Spent:
     began = _now()
     result = train_and_evaluate(config, folder)
     wall, cpu = (b - a for a, b in zip(began, _now(), strict=True))
-    if before is not None:
-        wall, cpu = wall + before.wall_secs, cpu + before.cpu_secs
-    spent = Spent(wall, cpu)
+    spent = Spent(wall, cpu) + (before or Spent(0.0, 0.0))
     (folder / SPENT).write_text(json.dumps(dataclasses.asdict(spent)))
     if result.exit_code:
         raise InterruptedRunError(f"{folder} was interrupted at step {result.step}")
@@ -248,6 +255,39 @@ def official_scores(
     if code:
         raise RunError(f"etc_jax.cli.evaluate of {folder} ended with {code}; see above")
     return json.loads((out / evaluate.SCORES).read_text())["metrics"]
+
+
+def params_of(folder: pathlib.Path) -> Any:
+    """The newest parameters of a run, numpy."""
+    return jax.tree.map(np.asarray, read_params(folder).params)
+
+
+def open_job(config: config_lib.Config, folder: pathlib.Path) -> Job:
+    """The objective of a config; the tokenizer of its data may be put into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return registry.lookup("objective", config.objective.name)(
+        config, epath.Path(folder)
+    )
+
+
+def held_back_loss(
+    config: config_lib.Config, folder: pathlib.Path, params: Any
+) -> float:
+    """Nats a target of the held-back data of a config.
+
+    Args:
+      config: of a run.
+      folder: see `open_job`.
+      params: of the model.
+    """
+    job = open_job(config, folder)
+    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
+    sums = [
+        np.array(loss_fn(batch), np.float64)
+        for batch in job.eval_batches(np.arange(config.train.batch_size))
+    ]
+    total, weight = np.sum(sums, axis=0)
+    return float(total / weight)
 
 
 def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:

@@ -72,18 +72,10 @@ def scores(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     return {"windows": windows, "bits": last["bits"]}
 
 
-class Study(rows.Study):
-    """Bits and windows of a run stand beside its row in the file of results."""
-
-    def to_json(self, run: rows.Run) -> dict[str, Any]:
-        found = super().to_json(run)
-        return found | found.pop("scores")
-
-
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """What is to be trained."""
     args.workdir = args.workdir or pathlib.Path("runs/window_growth")
-    return Study(
+    return rows.Study(
         args.workdir,
         functools.partial(config_of, args=args, changes=changes),
         scores,
