@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import glob
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import ml_collections
@@ -103,28 +103,18 @@ def folder_of(args: argparse.Namespace, name: str) -> pathlib.Path:
     return (args.workdir or pathlib.Path("runs") / f"{name}_{args.task}").absolute()
 
 
-def parser(
-    name: str,
-    text: str,
-    names: Collection[str],
-    tasks: Collection[str],
-    numbers: Mapping[str, int],
-) -> argparse.ArgumentParser:
-    """The options that such studies have.
+def add_options(tasks: Collection[str], add: Callable) -> None:
+    """The options of files, beside those of `NUMBERS` and of each study.
 
     Args:
-      name: of the benchmark.
-      text: its docstring.
-      names: of the rows.
-      tasks: that it knows.
-      numbers: {option: default}, with `window` and `steps`.
+      tasks: that a study knows.
+      add: see `rows.Command.add_fn`.
     """
-    made = rows.parser(name, text, names)
-    add = made.add_argument
     add("--task", choices=sorted(tasks), required=True)
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--train", nargs="+", required=True, help="files to learn from, or globs")
     add("--held_back", nargs="+", required=True, help="files to be scored on")
-    report.add_numbers(made, {**numbers, "batch_size": 16})
     add("--learning_rate", type=float, default=1e-4)
-    return made
+
+
+NUMBERS = {"batch_size": (16, "of a run")}

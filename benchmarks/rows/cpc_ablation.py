@@ -68,6 +68,4 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(rows.parser("cpc_ablation", __doc__, VARIANTS), argv, prepare)
+main = rows.Command(__name__, __doc__, prepare, VARIANTS).main

@@ -213,11 +213,12 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("denoising_rows", __doc__)
-    options.add_argument("--study", choices=STUDIES, required=True)
-    options.add_argument("--paths", required=True, help="files, or a glob")
-    options.add_argument("--rows", type=lambda text: text.split(","))
-    options.add_argument("--steps", type=int, default=600, help="of a run")
-    return rows.main(options, argv, prepare)
+def _add(add) -> None:
+    add("--study", choices=STUDIES, required=True)
+    add("--paths", required=True, help="files, or a glob")
+    add("--rows", type=lambda text: text.split(","))
+
+
+main = rows.Command(
+    __name__, __doc__, prepare, numbers={"steps": (600, "of a run")}, add_fn=_add
+).main

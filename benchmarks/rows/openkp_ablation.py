@@ -61,7 +61,6 @@ VOCAB_SIZE = 1000
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
 SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
-STEPS = 48
 
 # The dense form is the quickest for inputs as short as these.
 MODEL = rows.MODEL | {"attention": "dense"}
@@ -125,8 +124,14 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("openkp_ablation", __doc__, ROWS, items=2560, held_back=200)
-    options.add_argument("--steps", type=int, default=STEPS, help="of a run")
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "items": (2560, "pages to learn from"),
+        "held_back": (200, "pages to be evaluated on"),
+        "steps": (48, "of a run"),
+    },
+).main

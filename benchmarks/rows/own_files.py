@@ -146,15 +146,25 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def options() -> argparse.ArgumentParser:
-    """The command line."""
-    numbers = {"every": 1, "input_length": 192, "global_length": 1}
-    numbers |= {"max_length": 1024, "window": 128, "steps": 60}
-    made = bert_runs.parser("own_files", __doc__, ROWS, TASKS, numbers)
-    made.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    return made
+def _add(add) -> None:
+    bert_runs.add_options(TASKS, add)
+    add("--option", action="append", default=[], metavar="NAME=VALUE")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(options(), argv, prepare)
+COMMAND = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "every": (1, "held-back question of SQuAD"),
+        "input_length": (192, "tokens of an input"),
+        "global_length": (1, "tokens of it that are global"),
+        "max_length": (1024, "of the Longformer"),
+        "window": (128, "of it, both sides together"),
+        "steps": (60, "of a run"),
+        **bert_runs.NUMBERS,
+    },
+    _add,
+)
+main = COMMAND.main

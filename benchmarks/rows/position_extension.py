@@ -232,10 +232,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = rows.parser("position_extension", __doc__, KINDS)
-    add = made.add_argument
+def _add(add) -> None:
     add("--paths", required=True, help="files, a glob")
     add(
         "--source",
@@ -243,18 +240,22 @@ def parser() -> argparse.ArgumentParser:
         default="jsonl",
         help="JSONL with a field text, in tokens of its own, or files as they are",
     )
-    near = "of the short model, seeing little"
-    add("--near_steps", type=int, default=1500, help=near)
-    add("--near_window", type=int, default=8, help="tokens, both sides together")
-    add("--steps", type=int, default=1000, help="of the short model, seeing all")
-    add("--more_steps", type=int, default=200, help="of the long one")
-    add("--tokens", type=int, default=2048, help="of a step, at every length")
-    add("--short_length", type=int, default=128)
-    add("--window", type=int, default=128)
-    add("--vocab_size", type=int, default=4096, help="of the tokens of text")
-    return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(parser(), argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    KINDS,
+    {
+        "near_steps": (1500, "of the short model, seeing little"),
+        "near_window": (8, "tokens that it sees, both sides together"),
+        "steps": (1000, "of the short model, seeing all"),
+        "more_steps": (200, "of the long one"),
+        "tokens": (2048, "of a step, at every length"),
+        "short_length": (128, "of an input of the short model"),
+        "window": (128, "of the long one"),
+        "vocab_size": (4096, "of the tokens of text"),
+    },
+    _add,
+).main

@@ -175,10 +175,20 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("window_ablation", __doc__, NAMES, items=4000, held_back=200)
+def _add(add) -> None:
     kinds = tuple(window_items.PRONOUNS)
-    options.add_argument("--kind", choices=kinds, default=kinds[0])
-    options.add_argument("--window", type=int, default=512, help="of the short ones")
-    return rows.main(options, argv, prepare)
+    add("--kind", choices=kinds, default=kinds[0])
+
+
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    NAMES,
+    {
+        "items": (4000, "to learn from"),
+        "held_back": (200, "items to be evaluated on"),
+        "window": (512, "tokens of the short ones"),
+    },
+    _add,
+).main

@@ -89,11 +89,16 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("window_growth", __doc__, PAPER)
-    add = options.add_argument
+def _add(add) -> None:
     add("--file", type=pathlib.Path, required=True, help="of bytes, such as text8")
     add("--size", choices=SIZES, default=SIZES[0], help="default: short")
-    add("--steps", type=int, help="of a run; default: as many as its config has")
-    return rows.main(options, argv, prepare)
+
+
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    PAPER,
+    {"steps": (None, "of a run; by default as many as its config has")},
+    _add,
+).main

@@ -96,18 +96,13 @@ def module_of(name):
 
 
 @pytest.fixture
-def prepared(argv, monkeypatch):
+def prepared(argv):
     """The study of a name, and its arguments."""
 
     def prepare(name, *more):
-        seen = []
-        rows = importlib.import_module("benchmarks.kit.rows")
-        with monkeypatch.context() as patch:
-            patch.setattr(rows, "main", lambda *given: seen.append(given) or 0)
-            module_of(name).main([*argv(name), *more])
-        [(options, given, prepare_fn)] = seen
-        args, changes = options.parse_known_args(given)
-        return prepare_fn(args, changes), args
+        command = module_of(name).main.__self__
+        args, changes = command.options().parse_known_args([*argv(name), *more])
+        return command.prepare_fn(args, changes), args
 
     return prepare
 
