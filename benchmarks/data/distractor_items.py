@@ -21,8 +21,8 @@ from benchmarks.data.structure_items import (
     TRAIN_SERIES,
     frequent_words,
 )
+from benchmarks.kit.finetuning_runs import make_caches
 from etc_jax import config as config_lib
-from etc_jax.cli import prepare as windows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
@@ -76,20 +76,14 @@ class Items:
           length: tokens of an input.
           options: of the inputs, see `datasets.pairs.PairOptions`.
         """
-        task = TASK.with_options(options)
         named = "_".join(f"{name}{value}" for name, value in options.items())
-        place = self.folder / f"{order}_{length}_{named}"
-        made = [
-            windows.prepare(
-                task,
-                [files[order]],
-                self.tokenizer,
-                place / name,
-                sizes=TextToTextSizes(length, ANSWER),
-            )
-            for name, files in (("train", self.train), ("held_back", self.held_back))
-        ]
-        return made[0], made[1]
+        return make_caches(
+            TASK.with_options(options),
+            (self.train[order], self.held_back[order]),
+            self.tokenizer,
+            self.folder / f"{order}_{length}_{named}",
+            TextToTextSizes(length, ANSWER),
+        )
 
 
 def write_short(folder: pathlib.Path, *, questions: int, held_back: int) -> Items:

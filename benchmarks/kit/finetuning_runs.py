@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,6 @@ from etc_jax.cli import evaluate, prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.tasks.synthetic.maker import write_records
 from etc_jax.training import workdir
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import PREEMPTED, RunError
@@ -64,31 +63,39 @@ class Spent:
 
 def make_caches(
     task: Task,
-    folder: pathlib.Path,
-    records: Mapping[str, Iterable[Any]],
+    files: Sequence[pathlib.Path],
     tokenizer: Tokenizer,
+    folder: pathlib.Path,
     sizes: Any,
     *,
-    lines: bool = False,
-) -> tuple[WindowCache, ...]:
-    """Inputs of official records, made once.
+    drawn: Mapping[str, Any] | None = None,
+    workers: int = 0,
+) -> tuple[WindowCache, WindowCache]:
+    """Inputs to learn from and held back, made once.
 
     Args:
-      task: that they are of.
-      folder: for the records, `NAME.json` or `NAME.jsonl`, and the inputs, `NAME`.
-      records: by name.
+      task: that the records are of.
+      files: of records to learn from, and of those held back.
       tokenizer: of the inputs.
+      folder: of both, `train` and `held_back`.
       sizes: of an input.
-      lines: whether a file has a record a line.
+      drawn: options of the task for the records that are trained on alone.
+      workers: processes that make inputs.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    caches = []
-    for name, values in records.items():
-        file = folder / f"{name}.json{'l' if lines else ''}"
-        write_records(file, values, lines=lines)
-        out = folder / name
-        caches.append(prepare.prepare(task, [file], tokenizer, out, sizes=sizes))
-    return tuple(caches)
+    made = [
+        prepare.prepare(
+            task.with_options(options or {}),
+            [file],
+            tokenizer,
+            folder / name,
+            sizes=sizes,
+            workers=workers,
+        )
+        for name, file, options in zip(
+            ("train", "held_back"), files, (drawn, None), strict=True
+        )
+    ]
+    return made[0], made[1]
 
 
 def small_config(

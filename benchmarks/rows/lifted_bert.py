@@ -36,14 +36,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.data.lifted_bert_items import SETS, Items, write_items
 from benchmarks.kit import finetuning_runs, report, rows
 from benchmarks.kit.finetuning_runs import Spent
 from benchmarks.rows import lifted_bert_models
-from benchmarks.rows.lifted_bert_models import BERT, ETC, Kind, Source, Text
+from benchmarks.rows.lifted_bert_models import BERT, ETC, Kind, Source
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
@@ -82,7 +82,7 @@ class Lifts:
 
     Attributes:
       source: the BERT.
-      text: to go on with; None: no row does.
+      text: fields of `data` with the text to go on with; {}: no row does.
       items: the questions.
       caches: the inputs of each kind, by its name.
       folder: of everything.
@@ -91,7 +91,7 @@ class Lifts:
     """
 
     source: Source
-    text: Text | None
+    text: Mapping[str, Any]
     items: Items
     caches: dict[str, Caches]
     folder: pathlib.Path
@@ -154,10 +154,10 @@ class Lifts:
             self.source,
             kind,
             run,
-            self.text,
             length=length,
             steps=given.pretraining_steps,
             more={
+                **{f"data.{name}": value for name, value in self.text.items()},
                 "checkpoint.init_from": str(self.lifted(kind).resolve()),
                 "data.cache_dir": str(self.folder / "text"),
                 "data.export_workers": given.workers,
@@ -246,16 +246,21 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Lifts:
     return lifts
 
 
-def _text(args: argparse.Namespace, going_on: Sequence[str]) -> Text | None:
-    """The text for rows that go on with pre-training, if there are such."""
+def _text(args: argparse.Namespace, going_on: Sequence[str]) -> dict[str, Any]:
+    """Fields of `data` for rows that go on with pre-training, if there are such."""
     if not going_on:
-        return None
+        return {}
     if not args.text:
         raise ValueError(
             f"rows {', '.join(going_on)} go on with pre-training; name text by --text, "
             "or leave them out of --rows"
         )
-    return Text.find(tuple(args.text), args.text_field, args.text_held_back)
+    return {
+        "source": lifted_bert_models.format_of(args.text, args.text_field),
+        "paths": tuple(args.text),
+        "text_field": args.text_field,
+        "held_back_fraction": args.text_held_back,
+    }
 
 
 def _add(add) -> None:
