@@ -21,7 +21,7 @@ from benchmarks.data.structure_items import (
     TRAIN_SERIES,
     frequent_words,
 )
-from benchmarks.kit.finetuning_runs import make_caches
+from benchmarks.kit.finetuning_runs import make_caches, read_caches
 from etc_jax import config as config_lib
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
@@ -228,13 +228,8 @@ def config(
     special = train.load_tokenizer().special_id
     made.model.update(model, vocab_size=vocab_size, eos_id=special("sep"))
     made.model.update(pad_id=special("pad"), decoder_start_id=special("cls"))
-    made.data.update(
-        {f"{name}_length": value for name, value in train.sizes.items()},
-        paths=(str(train.path),),
-        held_back_paths=(str(held_back.path),),
-        input_options=train.input_options,
-        vocab_size=vocab_size,
-    )
+    lengths = {f"{name}_length": value for name, value in train.sizes.items()}
+    read_caches(made, train, held_back, **lengths)
     # One for all orders, whose inputs have the same shapes.
     made.train.compile_cache_dir = str(train.path.parent.parent / "compile_cache")
     return made

@@ -109,20 +109,34 @@ def small_config(
       model: fields of `EtcConfig`, but the size of the vocabulary.
     """
     config = config_lib.default_config()
-    vocab_size = train.header["vocab_size"]
+    config.model.update(vocab_size=train.header["vocab_size"], **model)
     both = (train.longest, held_back.longest)
-    config.model.update(vocab_size=vocab_size, **model)
+    read_caches(
+        config,
+        train,
+        held_back,
+        long_length=_rounded_up(max(x["long"] for x in both), _LONG),
+        global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
+    )
+    return config
+
+
+def read_caches(
+    config: ml_collections.ConfigDict,
+    train: WindowCache,
+    held_back: WindowCache,
+    **lengths: int,
+) -> None:
+    """Lets a config learn prepared inputs, at the lengths of its `data`."""
     config.objective.name = train.task
     config.data.update(
         source="windows",
         paths=(str(train.path),),
         held_back_paths=(str(held_back.path),),
         input_options=train.input_options,
-        vocab_size=vocab_size,
-        long_length=_rounded_up(max(x["long"] for x in both), _LONG),
-        global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
+        vocab_size=train.header["vocab_size"],
+        **lengths,
     )
-    return config
 
 
 def set_training(config: ml_collections.ConfigDict, *, seed: int, steps: int) -> None:

@@ -66,6 +66,7 @@ class Study:
       paper: {row: {score: what the paper reports}}, in brackets.
       pairs: rows (one, other) between which the difference is reported.
       wanted_points: that each is asked to be ahead with every seed; None: any lead.
+      least: {score: what it is asked to be at least in every run}.
       about: what the file of results says first.
     """
 
@@ -82,6 +83,7 @@ class Study:
     paper: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     pairs: tuple[tuple[str, str], ...] = ()
     wanted_points: float | None = None
+    least: Mapping[str, float] = dataclasses.field(default_factory=dict)
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def run(self, row: str, seed: int) -> Run:
@@ -106,7 +108,9 @@ class Study:
         return f"{run.row}, seed {run.seed}: {self.measure} {score}"
 
     def is_as_wanted(self, runs: Sequence[Run]) -> bool:
-        """Whether the first of every pair is as far ahead as is asked for."""
+        """Whether scores, and the leads of pairs, are as large as is asked for."""
+        if any(r.scores[name] < x for r in runs for name, x in self.least.items()):
+            return False
         if self.wanted_points is None:
             return True
         leads = (lead(runs, self.measure, pair).values() for pair in self.pairs)
@@ -246,6 +250,7 @@ class Command:
       names: of the rows; none: `add_fn` has an option for them.
       numbers: {option: (default, help)} of further whole numbers.
       add_fn: adds further options, by the `add_argument` that it is given.
+      seeds: by default.
     """
 
     module: str
@@ -256,6 +261,7 @@ class Command:
         default_factory=dict
     )
     add_fn: Callable[[Callable], Any] = lambda add: None
+    seeds: tuple[int, ...] = (0, 1, 2)
 
     def options(self) -> argparse.ArgumentParser:
         """The options."""
@@ -264,7 +270,7 @@ class Command:
         if self.names:
             rows = tuple(self.names)
             add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
-        add("--seeds", type=report.integers, default=(0, 1, 2))
+        add("--seeds", type=report.integers, default=self.seeds)
         for name, (default, says) in self.numbers.items():
             add(f"--{name}", type=int, default=default, help=f"{says}; {default}")
         add("--workdir", type=pathlib.Path, help="default: below runs/")

@@ -90,16 +90,8 @@ class Texts(bert_runs.BertRuns):
         model = self.model(row)
         made = config_lib.default_config(_FAMILIES[row])
         made.model.update(dataclasses.asdict(native.read_config(model)))
-        made.objective.name = self.task.name
-        made.data.update(
-            source="windows",
-            paths=(str(train.path),),
-            held_back_paths=(str(held_back.path),),
-            input_options=train.input_options,
-            vocab_size=train.header["vocab_size"],
-            input_length=self.length(row),
-            global_length=1,
-        )
+        lengths = {"input_length": self.length(row), "global_length": 1}
+        finetuning_runs.read_caches(made, train, held_back, **lengths)
         # A BERT's label is read off its pooler, a Longformer's is not.
         with_pooler = row == "cut" and self.task.name != "coreference"
         taken = recipes.ENCODER if with_pooler else recipes.ENCODER_WITHOUT_POOLER
