@@ -18,7 +18,7 @@ COMMANDS = {
         *("generation", "pooled_block", "sled_encoder", "encode", "input_pipeline"),
         "prepare",
     ),
-    "memory": ("file_memory", "reformer_memory", "tpu_compile", "longest_input"),
+    "memory": ("file_memory", "reformer_memory", "tpu_compile"),
     "rows": (
         *("cpc_ablation", "denoising_rows", "distractors", "duplication"),
         *("lifted_bert", "long_texts", "openkp_ablation", "overfit"),

@@ -21,8 +21,8 @@ from benchmarks.data.structure_items import (
     TRAIN_SERIES,
     frequent_words,
 )
+from benchmarks.kit.finetuning_runs import make_caches, read_caches
 from etc_jax import config as config_lib
-from etc_jax.cli import prepare as windows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
@@ -76,20 +76,14 @@ class Items:
           length: tokens of an input.
           options: of the inputs, see `datasets.pairs.PairOptions`.
         """
-        task = TASK.with_options(options)
         named = "_".join(f"{name}{value}" for name, value in options.items())
-        place = self.folder / f"{order}_{length}_{named}"
-        made = [
-            windows.prepare(
-                task,
-                [files[order]],
-                self.tokenizer,
-                place / name,
-                sizes=TextToTextSizes(length, ANSWER),
-            )
-            for name, files in (("train", self.train), ("held_back", self.held_back))
-        ]
-        return made[0], made[1]
+        return make_caches(
+            TASK.with_options(options),
+            (self.train[order], self.held_back[order]),
+            self.tokenizer,
+            self.folder / f"{order}_{length}_{named}",
+            TextToTextSizes(length, ANSWER),
+        )
 
 
 def write_short(folder: pathlib.Path, *, questions: int, held_back: int) -> Items:
@@ -234,13 +228,8 @@ def config(
     special = train.load_tokenizer().special_id
     made.model.update(model, vocab_size=vocab_size, eos_id=special("sep"))
     made.model.update(pad_id=special("pad"), decoder_start_id=special("cls"))
-    made.data.update(
-        {f"{name}_length": value for name, value in train.sizes.items()},
-        paths=(str(train.path),),
-        held_back_paths=(str(held_back.path),),
-        input_options=train.input_options,
-        vocab_size=vocab_size,
-    )
+    lengths = {f"{name}_length": value for name, value in train.sizes.items()}
+    read_caches(made, train, held_back, **lengths)
     # One for all orders, whose inputs have the same shapes.
     made.train.compile_cache_dir = str(train.path.parent.parent / "compile_cache")
     return made

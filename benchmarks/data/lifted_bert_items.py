@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.data.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
+from benchmarks.kit.finetuning_runs import make_caches
 from etc_jax.base.whole_files import write_whole
-from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
@@ -75,18 +75,14 @@ class Items:
         self, tokenizer: Tokenizer, length: int, *, workers: int = 0
     ) -> tuple[WindowCache, WindowCache]:
         """Inputs of `length` tokens to learn from and held back, made once."""
-        made = [
-            prepare.prepare(
-                self.item_set.task,
-                [file],
-                tokenizer,
-                self.folder / str(length) / file.stem,
-                sizes=StructuredSizes(length, _GLOBAL),
-                workers=workers,
-            )
-            for file in (self.train, self.held_back)
-        ]
-        return made[0], made[1]
+        return make_caches(
+            self.item_set.task,
+            (self.train, self.held_back),
+            tokenizer,
+            self.folder / str(length),
+            StructuredSizes(length, _GLOBAL),
+            workers=workers,
+        )
 
     def upper_bound(self, tokenizer: Tokenizer, length: int) -> dict[str, float]:
         """What gold labels would score on held-back items, in percent, found once."""

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from benchmarks.kit import finetuning_runs
+from benchmarks.kit.finetuning_runs import make_caches
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, WordPieceTokenizer
 from etc_jax.data.tokenizers.wordpiece_training import SPECIAL_TOKENS
 from etc_jax.data.windows.cache import WindowCache
@@ -33,6 +33,7 @@ from etc_jax.datasets.task import Task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import hotpotqa, wikihop
 from etc_jax.tasks.synthetic import hotpotqa as invented_hotpotqa, teachers
+from etc_jax.tasks.synthetic.maker import write_records
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
 WIKIHOP_TASK = wikihop.DATA_SET.in_format()
@@ -102,14 +103,12 @@ class ItemSet:
         The records are `train.json` and `held_back.json` in the folder.
         """
         train = list(self.items(count, TRAIN_SERIES))
-        others = self.items(held_back, HELD_BACK_SERIES)
-        return finetuning_runs.make_caches(
-            self.task,
-            folder,
-            {"train": train, "held_back": others},
-            self.word_tokenizer(train),
-            self.sizes,
-        )
+        files = folder / "train.json", folder / "held_back.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(files[0], train)
+        write_records(files[1], self.items(held_back, HELD_BACK_SERIES))
+        tokenizer = self.word_tokenizer(train)
+        return make_caches(self.task, files, tokenizer, folder, self.sizes)
 
 
 # --- HotpotQA -------------------------------------------------------------------------

@@ -153,12 +153,11 @@ class Peers:
 
         def work():
             calibration = memory.calibration_error()
-            found = [self.measure(args, sizes) for sizes in at]
-            return {
-                "reference": REFERENCE,
-                "memory_calibration_error": calibration,
-                "results": [metrics for metrics, _ in found],
-            }, [floor for _, more in found for floor in more]
+            return report.gathered(
+                (self.measure(args, sizes) for sizes in at),
+                reference=REFERENCE,
+                memory_calibration_error=calibration,
+            )
 
         return report.run_quiet(options, args, work, shapes={**common, **axes})
 

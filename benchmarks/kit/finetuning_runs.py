@@ -11,19 +11,24 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import ml_collections
+import numpy as np
+from etils import epath
 
 from etc_jax import config as config_lib
+from etc_jax.base import registry
 from etc_jax.cli import evaluate, prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
-from etc_jax.tasks.synthetic.maker import write_records
 from etc_jax.training import workdir
+from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import PREEMPTED, RunError
+from etc_jax.training.job import Job
 from etc_jax.training.reporting import metrics
 from etc_jax.training.run import train_and_evaluate
 
@@ -52,34 +57,45 @@ class Spent:
     wall_secs: float
     cpu_secs: float
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.wall_secs + other.wall_secs, self.cpu_secs + other.cpu_secs)
+
 
 def make_caches(
     task: Task,
-    folder: pathlib.Path,
-    records: Mapping[str, Iterable[Any]],
+    files: Sequence[pathlib.Path],
     tokenizer: Tokenizer,
+    folder: pathlib.Path,
     sizes: Any,
     *,
-    lines: bool = False,
-) -> tuple[WindowCache, ...]:
-    """Inputs of official records, made once.
+    drawn: Mapping[str, Any] | None = None,
+    workers: int = 0,
+) -> tuple[WindowCache, WindowCache]:
+    """Inputs to learn from and held back, made once.
 
     Args:
-      task: that they are of.
-      folder: for the records, `NAME.json` or `NAME.jsonl`, and the inputs, `NAME`.
-      records: by name.
+      task: that the records are of.
+      files: of records to learn from, and of those held back.
       tokenizer: of the inputs.
+      folder: of both, `train` and `held_back`.
       sizes: of an input.
-      lines: whether a file has a record a line.
+      drawn: options of the task for the records that are trained on alone.
+      workers: processes that make inputs.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    caches = []
-    for name, values in records.items():
-        file = folder / f"{name}.json{'l' if lines else ''}"
-        write_records(file, values, lines=lines)
-        out = folder / name
-        caches.append(prepare.prepare(task, [file], tokenizer, out, sizes=sizes))
-    return tuple(caches)
+    made = [
+        prepare.prepare(
+            task.with_options(options or {}),
+            [file],
+            tokenizer,
+            folder / name,
+            sizes=sizes,
+            workers=workers,
+        )
+        for name, file, options in zip(
+            ("train", "held_back"), files, (drawn, None), strict=True
+        )
+    ]
+    return made[0], made[1]
 
 
 def small_config(
@@ -93,20 +109,34 @@ def small_config(
       model: fields of `EtcConfig`, but the size of the vocabulary.
     """
     config = config_lib.default_config()
-    vocab_size = train.header["vocab_size"]
+    config.model.update(vocab_size=train.header["vocab_size"], **model)
     both = (train.longest, held_back.longest)
-    config.model.update(vocab_size=vocab_size, **model)
+    read_caches(
+        config,
+        train,
+        held_back,
+        long_length=_rounded_up(max(x["long"] for x in both), _LONG),
+        global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
+    )
+    return config
+
+
+def read_caches(
+    config: ml_collections.ConfigDict,
+    train: WindowCache,
+    held_back: WindowCache,
+    **lengths: int,
+) -> None:
+    """Lets a config learn prepared inputs, at the lengths of its `data`."""
     config.objective.name = train.task
     config.data.update(
         source="windows",
         paths=(str(train.path),),
         held_back_paths=(str(held_back.path),),
         input_options=train.input_options,
-        vocab_size=vocab_size,
-        long_length=_rounded_up(max(x["long"] for x in both), _LONG),
-        global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
+        vocab_size=train.header["vocab_size"],
+        **lengths,
     )
-    return config
 
 
 def set_training(config: ml_collections.ConfigDict, *, seed: int, steps: int) -> None:
@@ -200,9 +230,7 @@ def train(config: config_lib.Config, folder: pathlib.Path) -> Spent:
     began = _now()
     result = train_and_evaluate(config, folder)
     wall, cpu = (b - a for a, b in zip(began, _now(), strict=True))
-    if before is not None:
-        wall, cpu = wall + before.wall_secs, cpu + before.cpu_secs
-    spent = Spent(wall, cpu)
+    spent = Spent(wall, cpu) + (before or Spent(0.0, 0.0))
     (folder / SPENT).write_text(json.dumps(dataclasses.asdict(spent)))
     if result.exit_code:
         raise InterruptedRunError(f"{folder} was interrupted at step {result.step}")
@@ -248,6 +276,39 @@ def official_scores(
     if code:
         raise RunError(f"etc_jax.cli.evaluate of {folder} ended with {code}; see above")
     return json.loads((out / evaluate.SCORES).read_text())["metrics"]
+
+
+def params_of(folder: pathlib.Path) -> Any:
+    """The newest parameters of a run, numpy."""
+    return jax.tree.map(np.asarray, read_params(folder).params)
+
+
+def open_job(config: config_lib.Config, folder: pathlib.Path) -> Job:
+    """The objective of a config; the tokenizer of its data may be put into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return registry.lookup("objective", config.objective.name)(
+        config, epath.Path(folder)
+    )
+
+
+def held_back_loss(
+    config: config_lib.Config, folder: pathlib.Path, params: Any
+) -> float:
+    """Nats a target of the held-back data of a config.
+
+    Args:
+      config: of a run.
+      folder: see `open_job`.
+      params: of the model.
+    """
+    job = open_job(config, folder)
+    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
+    sums = [
+        np.array(loss_fn(batch), np.float64)
+        for batch in job.eval_batches(np.arange(config.train.batch_size))
+    ]
+    total, weight = np.sum(sums, axis=0)
+    return float(total / weight)
 
 
 def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:

@@ -225,7 +225,7 @@ def run_quiet(
     args: argparse.Namespace,
     work_fn: Callable[[], tuple[Mapping[str, Any], Sequence[Floor]]],
     *,
-    shapes: Mapping[str, Any],
+    shapes: Mapping[str, Any] | None = None,
     dtype: str = "float32",
 ) -> int:
     """Does the work on a quiet machine and writes what it gives.
@@ -234,7 +234,7 @@ def run_quiet(
       options: the command line, made by `timing_parser`.
       args: its arguments.
       work_fn: gives (what is written, limits that are written and printed too).
-      shapes: of what is timed, for the file.
+      shapes: of what is timed, for the file; None: all arguments.
       dtype: of the arrays, for the file.
 
     Returns:
@@ -253,7 +253,11 @@ def run_quiet(
         print("\n" + floors_table(floors), flush=True)
         metrics = {**metrics, "floors": floor_rows(floors)}
     quiet = machine.after(quiet, start, machine.cpu_use())
-    how = {"shapes": dict(shapes), "dtype": dtype, "busy": quiet.busy}
+    how = {
+        "shapes": dict(arguments(args) if shapes is None else shapes),
+        "dtype": dtype,
+        "busy": quiet.busy,
+    }
     how["quiet"] = dataclasses.asdict(quiet)
     write(args.out, header(_name(options)) | how | dict(metrics))
     if quiet.busy:
@@ -261,6 +265,14 @@ def run_quiet(
         if not args.allow_busy:
             return BUSY_EXIT_CODE
     return 0 if all(floor.holds for floor in floors) else BELOW_EXIT_CODE
+
+
+def gathered(
+    found: Iterable[tuple[Mapping[str, Any], Sequence[Floor]]], **more: Any
+) -> tuple[dict[str, Any], list[Floor]]:
+    """What several measurements gave, as one: ({"results": ..., **more}, floors)."""
+    metrics, floors = zip(*found, strict=True)
+    return {**more, "results": list(metrics)}, [x for every in floors for x in every]
 
 
 def _name(options: argparse.ArgumentParser) -> str:

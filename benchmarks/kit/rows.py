@@ -66,6 +66,7 @@ class Study:
       paper: {row: {score: what the paper reports}}, in brackets.
       pairs: rows (one, other) between which the difference is reported.
       wanted_points: that each is asked to be ahead with every seed; None: any lead.
+      least: {score: what it is asked to be at least in every run}.
       about: what the file of results says first.
     """
 
@@ -82,6 +83,7 @@ class Study:
     paper: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     pairs: tuple[tuple[str, str], ...] = ()
     wanted_points: float | None = None
+    least: Mapping[str, float] = dataclasses.field(default_factory=dict)
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def run(self, row: str, seed: int) -> Run:
@@ -106,20 +108,18 @@ class Study:
         return f"{run.row}, seed {run.seed}: {self.measure} {score}"
 
     def is_as_wanted(self, runs: Sequence[Run]) -> bool:
-        """Whether the first of every pair is as far ahead as is asked for."""
+        """Whether scores, and the leads of pairs, are as large as is asked for."""
+        if any(r.scores[name] < x for r in runs for name, x in self.least.items()):
+            return False
         if self.wanted_points is None:
             return True
         leads = (lead(runs, self.measure, pair).values() for pair in self.pairs)
         return all(x >= self.wanted_points for points in leads for x in points)
 
-    def to_json(self, run: Run) -> dict[str, Any]:
-        """A run in the file of results."""
-        return dataclasses.asdict(run)
-
     def values(self, runs: Sequence[Run]) -> dict[str, Any]:
         """What the file of results says, but for the changes of the command line."""
         found = {**self.about, "measure": self.measure}
-        return found | {"runs": [self.to_json(run) for run in runs]}
+        return found | {"runs": [dataclasses.asdict(run) for run in runs]}
 
     def table(self, runs: Sequence[Run]) -> str:
         """Each row's scores: mean and standard deviation over seeds, and each seed.
@@ -238,64 +238,65 @@ def official(*records: str | pathlib.Path, threshold: float | None = None) -> Sc
 # --- command line ---------------------------------------------------------------------
 
 
-def parser(
-    module: str,
-    text: str,
-    names: Collection[str] = (),
-    *,
-    items: int | None = None,
-    held_back: int = 0,
-) -> argparse.ArgumentParser:
-    """The options that all such benchmarks have.
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """The command line of a study.
 
-    Args:
-      module: its name.
+    Attributes:
+      module: of the study; the last part of its name is that of the command.
       text: its docstring.
-      names: of the rows; none: what is compared is not a choice.
-      items: to learn from, by default; None: items are not made up.
-      held_back: items to be evaluated on, by default.
+      prepare_fn: makes the items and what else is needed, from the arguments and the
+        changes of configs; its errors (ValueError, OSError, RunError) end the command.
+      names: of the rows; none: `add_fn` has an option for them.
+      numbers: {option: (default, help)} of further whole numbers.
+      add_fn: adds further options, by the `add_argument` that it is given.
+      seeds: by default.
     """
-    made = report.parser(module, text)
-    add = made.add_argument
-    if names:
-        rows = tuple(names)
-        add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
-    add("--seeds", type=report.integers, default=(0, 1, 2))
-    if items is not None:
-        add("--items", type=int, default=items, help="to learn from")
-        add("--held_back", type=int, default=held_back, help="items to be evaluated on")
-    add("--workdir", type=pathlib.Path, help="default: below runs/")
-    return made
 
+    module: str
+    text: str
+    prepare_fn: Callable[[argparse.Namespace, Sequence[str]], Study]
+    names: Collection[str] = ()
+    numbers: Mapping[str, tuple[int | None, str]] = dataclasses.field(
+        default_factory=dict
+    )
+    add_fn: Callable[[Callable], Any] = lambda add: None
+    seeds: tuple[int, ...] = (0, 1, 2)
 
-def main(
-    options: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    prepare_fn: Callable[[argparse.Namespace, Sequence[str]], Study],
-) -> int:
-    """Trains what is missing, seed by seed, and reports it; returns the exit code.
+    def options(self) -> argparse.ArgumentParser:
+        """The options."""
+        made = report.parser(self.module.rpartition(".")[2], self.text)
+        add = made.add_argument
+        if self.names:
+            rows = tuple(self.names)
+            add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
+        add("--seeds", type=report.integers, default=self.seeds)
+        for name, (default, says) in self.numbers.items():
+            add(f"--{name}", type=int, default=default, help=f"{says}; {default}")
+        add("--workdir", type=pathlib.Path, help="default: below runs/")
+        self.add_fn(add)
+        return made
 
-    Args:
-      options: the command line, made by `parser`.
-      argv: its arguments; None: those of the process. Those of the form
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Trains what is missing, seed by seed, and reports it; returns the exit code.
+
+        The config of every row is checked before. Arguments of the form
         --config.A.B=VALUE are changes for all runs.
-      prepare_fn: makes the items and what else is needed; its errors (ValueError,
-        OSError, RunError) end the command. The config of every row is checked then.
-    """
-    args, changes = options.parse_known_args(argv)
+        """
+        options = self.options()
+        args, changes = options.parse_known_args(argv)
 
-    def work() -> tuple[dict[str, Any], int]:
-        study = prepare_fn(args, changes)
-        names = getattr(args, "rows", ("",))
-        for row in names:
-            study.config_fn(row, args.seeds[0])
-        runs = []
-        for seed in args.seeds:
-            for row in names:
-                runs.append(study.run(row, seed))
-                print(study.summary(runs[-1]), flush=True)
-        print(study.table(runs))
-        values = {**study.values(runs), "options": list(changes)}
-        return values, 0 if study.is_as_wanted(runs) else 1
+        def work() -> tuple[dict[str, Any], int]:
+            study = self.prepare_fn(args, changes)
+            for row in args.rows:
+                study.config_fn(row, args.seeds[0])
+            runs = []
+            for seed in args.seeds:
+                for row in args.rows:
+                    runs.append(study.run(row, seed))
+                    print(study.summary(runs[-1]), flush=True)
+            print(study.table(runs))
+            values = {**study.values(runs), "options": list(changes)}
+            return values, 0 if study.is_as_wanted(runs) else 1
 
-    return report.run(options, args, work)
+        return report.run(options, args, work)

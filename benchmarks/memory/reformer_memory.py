@@ -252,7 +252,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         floors = [floor for _, more in found.values() for floor in more]
         return {**metrics, "floors": []}, floors
 
-    shapes = report.arguments(args)
-    for name in ("out", "allow_busy"):
-        del shapes[name]
-    return report.run_quiet(options, args, work, shapes=shapes)
+    return report.run_quiet(options, args, work)

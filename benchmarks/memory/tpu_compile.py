@@ -1,19 +1,29 @@
-"""Compiles forward + backward of an ETC encoder for a TPU that need not be there.
+"""What one TPU chip, which need not be there, would hold to train an ETC encoder.
 
-    python -m benchmarks tpu_compile --size=base --long_length=4096 --out=tpu.json
+    python -m benchmarks tpu_compile --size=base --long_lengths=4096 --out=tpu.json
+    python -m benchmarks tpu_compile --updates --size=base --long_lengths=65536,131072
 
-libtpu compiles for a real topology on any x86 machine. The table shows what one chip
-would hold; the compiled text is searched for float32 arrays that a linear form must
-not have: all pairs `[n, n]`, or a whole local band `[n, 2r+1]` of every head.
+libtpu compiles forward + backward of one input for a real topology on any x86 machine;
+see `etc_jax.training.preflight.topology`. The compiled text is searched for float32
+arrays that a linear form must not have: all pairs `[n, n]`, or a whole local band
+`[n, 2r+1]` of every head. Exit code 1 if there is one, or a length does not fit.
+
+--updates asks for the longest input that a chip can train on: float32 parameters are
+updated in place by plain gradient descent, without moments, and by default all layers
+are computed again and there are 512 global tokens. The paper's longest, with another
+set-up of that kind on 16 GB (appendix E), were 22,656 long tokens for base and 8,448
+for large.
 
 libtpu takes a machine-wide lock: run one such compile at a time.
 """
 
 import argparse
+import dataclasses
+import json
 import math
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,9 +32,16 @@ import jax.numpy as jnp
 from benchmarks.kit import report
 from etc_jax import structure as st
 from etc_jax.models.etc import body as etc
-from etc_jax.training.preflight import topology as topology_lib
+from etc_jax.training.preflight import device_memory, hardware, topology as topology_lib
 
 LEARNING_RATE = 1e-3
+PAPER = {"base": 22_656, "base_shared": None, "large": 8_448}
+# --updates -> what is not said.
+DEFAULTS = {
+    False: {"global_length": 230, "remat_policy": "attention"},
+    True: {"global_length": 512, "remat_policy": "full"},
+}
+_SHOWN = 10
 
 
 def compile_encoder(
@@ -105,22 +122,8 @@ def quadratic_shapes(shapes, config, n: int) -> list[tuple[int, ...]]:
     )
 
 
-def parser(
-    module: str, text: str, *, global_length: int, remat_policy: str
-) -> argparse.ArgumentParser:
-    """The options of an encoder and a topology; see `config_of`."""
-    made = report.parser(module, text)
-    add = made.add_argument
-    add("--size", choices=("base", "base_shared", "large"), default="base")
-    add("--global_length", type=int, default=global_length)
-    add("--topology", default="v5e:1x1")
-    add("--remat_policy", default=remat_policy)
-    add("--chunk_blocks", type=int, default=8)
-    return made
-
-
 def config_of(args: argparse.Namespace) -> etc.EtcConfig:
-    """The encoder that the options of `parser` ask for, in bfloat16."""
+    """The encoder that the options ask for, in bfloat16."""
     return getattr(etc, args.size)(
         dtype="bfloat16",
         remat_policy=args.remat_policy,
@@ -129,37 +132,87 @@ def config_of(args: argparse.Namespace) -> etc.EtcConfig:
     )
 
 
-def largest(shapes: Collection[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
-    """The largest ones, in order."""
-    return sorted(shapes, key=math.prod, reverse=True)[:count]
+def measure(args: argparse.Namespace, long_length: int, limit: float) -> dict[str, Any]:
+    """One row of the result: what a step at this length takes of a chip.
 
-
-def measure(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    """(what a chip would hold, printed and ready for JSON; 1 for a forbidden array)."""
+    Args:
+      args: of the command line.
+      long_length: n.
+      limit: bytes of the chip that programs may use.
+    """
     config = config_of(args)
-    sizes = args.long_length, args.global_length
-    compiled, seconds = compile_encoder(config, *sizes, args.topology)
-    memory = compiled.memory_analysis()
+    row = {"size": args.size, "long_length": long_length, "limit_bytes": limit}
+    began = time.perf_counter()
+    try:
+        compiled, seconds = compile_encoder(
+            config,
+            long_length,
+            args.global_length,
+            args.topology,
+            dropout=args.dropout,
+            updates=args.updates,
+        )
+    except jax.errors.JaxRuntimeError as error:
+        refused = device_memory.too_large(error)
+        if refused is None:
+            raise
+        seconds = time.perf_counter() - began
+        row |= {"total_bytes": refused.needed, "refused": refused.message}
+        return row | {"fits": False, "compile_secs": round(seconds, 1)}
+    memory = device_memory.of(compiled)
     shapes = float32_shapes(compiled.as_text())
-    forbidden = quadratic_shapes(shapes, config, args.long_length)
-    row = {
-        **report.arguments(args),
+    return row | {
+        "fits": memory.total <= limit,
+        "total_bytes": memory.total,
+        "share": round(memory.total / limit, 4),
+        **dataclasses.asdict(memory),
+        "largest_float32": sorted(shapes, key=math.prod, reverse=True)[:_SHOWN],
+        "forbidden_float32": quadratic_shapes(shapes, config, long_length),
         "compile_secs": round(seconds, 1),
-        "parameter_bytes": memory.argument_size_in_bytes,
-        "gradient_bytes": memory.output_size_in_bytes,
-        "temporary_bytes": memory.temp_size_in_bytes,
-        "largest_float32": largest(shapes, 10),
-        "forbidden_float32": forbidden,
     }
-    for name, value in row.items():
-        print(f"{name:18} {value}")
-    return row, 1 if forbidden else 0
+
+
+def measure_all(args: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    """(rows, printed and ready for JSON; 1 if one is not as it must be)."""
+    chip = topology_lib.devices(args.topology)[0]
+    limit = hardware.memory_limit(chip)
+    rows = []
+    for length in args.long_lengths:
+        rows.append(measure(args, length, limit))
+        print(json.dumps(rows[-1]), flush=True)
+    fitting = [row["long_length"] for row in rows if row["fits"]]
+    forbidden = any(row.get("forbidden_float32") for row in rows)
+    return {
+        **report.arguments(args),
+        "device_kind": chip.device_kind,
+        "paper_long_length": PAPER[args.size],
+        "longest_that_fits": max(fitting, default=0),
+        "rows": rows,
+    }, 1 if forbidden or len(fitting) < len(rows) else 0
+
+
+def parse(argv: Sequence[str] | None):
+    """(the command line, its checked arguments)."""
+    options = report.parser("tpu_compile", __doc__)
+    add = options.add_argument
+    add("--size", choices=tuple(PAPER), default="base")
+    add("--long_lengths", type=report.integers, default=(4096,))
+    add("--updates", action="store_true", help="parameters, see above")
+    add("--dropout", action="store_true", help="as in training")
+    add("--global_length", type=int)
+    add("--topology", default="v5e:1x1")
+    add("--remat_policy")
+    add("--chunk_blocks", type=int, default=8)
+    args = options.parse_args(argv)
+    for name, default in DEFAULTS[args.updates].items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+    if min(args.long_lengths) < 1:
+        options.error(f"--long_lengths is {args.long_lengths}; expected at least 1")
+    return options, args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compiles, prints and writes; 1 for a forbidden array, 2 without a compiler."""
-    how = {"global_length": 230, "remat_policy": "attention"}
-    options = parser("tpu_compile", __doc__, **how)
-    options.add_argument("--long_length", type=int, default=4096)
-    args = options.parse_args(argv)
-    return report.run(options, args, lambda: measure(args))
+    """Compiles each length and prints a row; 1 see above, 2 without a compiler."""
+    options, args = parse(argv)
+    return report.run(options, args, lambda: measure_all(args))

@@ -16,22 +16,24 @@ import argparse
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
-from benchmarks.kit import finetuning_runs, report, rows
+from benchmarks.kit import finetuning_runs, rows
 from etc_jax.config import Config
 from etc_jax.configs.quickstart import quickstart
 
-# Row -> variant of the config, and the name of the column.
+# Row -> variant of the config.
 VARIANTS = {"with_cpc": "", "no_cpc": "no_cpc"}
-TITLES = {"with_cpc": "with CPC", "no_cpc": "without"}
-METRICS = {
-    "summary_same_document_top1": "same document, encoded alone",
-    "context_same_document_top1": "same document, masked in it",
-    "cpc_pool_top1": "masked sentence found",
-    "cpc_pool_shuffled_top1": "found among shuffled ones",
-    "mlm_loss": "held-back MLM loss",
-}
+MEASURE = "summary_same_document_top1"
+# Shares, and the held-back loss of MLM, in nats.
+BESIDE = (
+    *("context_same_document_top1", "cpc_pool_top1", "cpc_pool_shuffled_top1"),
+    "mlm_loss",
+)
+# What the first two and the last two shares are by chance, and in which pool.
+NOTES = (
+    *("same_document_chance", "cpc_pool_chance"),
+    *("cpc_pool_sentences", "cpc_pool_documents"),
+)
 
 
 def scores(_: Config, folder: pathlib.Path) -> dict[str, float]:
@@ -40,38 +42,7 @@ def scores(_: Config, folder: pathlib.Path) -> dict[str, float]:
     return found | {"mlm_loss": finetuning_runs.evaluations(folder)[-1]["mlm_loss"]}
 
 
-class Study(rows.Study):
-    """Metrics are lines of the table, and runs stand by their row in the file."""
-
-    def table(self, runs: Sequence[rows.Run]) -> str:
-        """Mean and standard deviation over seeds, in Markdown, and chance."""
-        results = self.values(runs)["results"]
-        lines = [f"| | {' | '.join(results)} |", "| --- |" + " --- |" * len(results)]
-        for name, title in METRICS.items():
-            form = ".3f" if name == "mlm_loss" else ".1%"
-            cells = [
-                report.spread((scores[name] for scores in every), form)
-                for every in results.values()
-            ]
-            lines.append(f"| {title} | {' | '.join(cells)} |")
-        one = runs[0].scores
-        lines += [
-            "",
-            f"By chance: same document {one['same_document_chance']:.1%}, masked "
-            f"sentence {one['cpc_pool_chance']:.1%}; {one['cpc_pool_sentences']} "
-            f"sentences of {one['cpc_pool_documents']} documents.",
-        ]
-        return "\n".join(lines)
-
-    def values(self, runs: Sequence[rows.Run]) -> dict[str, Any]:
-        results = {
-            title: [run.scores for run in runs if run.row == row]
-            for row, title in TITLES.items()
-        }
-        return {**self.about, "results": {k: x for k, x in results.items() if x}}
-
-
-def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Study:
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """What is to be trained."""
     folder = args.workdir or pathlib.Path("runs/cpc_ablation")
 
@@ -81,18 +52,20 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Study:
         made.data.cache_dir = str(folder / "data")
         return finetuning_runs.changed(made, changes)
 
-    return Study(
+    return rows.Study(
         folder,
         config,
         scores,
-        measure="mlm_loss",
+        measure=MEASURE,
         metric="mlm_loss",
         scale=1.0,
         form=".3f",
+        beside=BESIDE,
+        notes={
+            name: lambda run, name=name: f"{run.scores[name]:.3g}" for name in NOTES
+        },
         about={"seeds": list(args.seeds)},
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(rows.parser("cpc_ablation", __doc__, VARIANTS), argv, prepare)
+main = rows.Command(__name__, __doc__, prepare, VARIANTS).main

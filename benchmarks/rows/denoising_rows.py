@@ -27,24 +27,20 @@ from __future__ import annotations
 import argparse
 import functools
 import glob
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from etils import epath
 
 from benchmarks.kit import finetuning_runs, rows
-from etc_jax.base import registry
-from etc_jax.base.whole_files import whole, whole_text
+from etc_jax.base.whole_files import whole
 from etc_jax.cli import corpora
 from etc_jax.config import Config
 from etc_jax.configs.text_to_text import denoising
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers import wordpiece_training
-from etc_jax.training.checkpoints.saved_params import read_params
+from etc_jax.tasks.synthetic.maker import write_records
 
 STUDIES = {
     "corpora": ("long", "random", "linked"),
@@ -106,9 +102,8 @@ def write_corpora(
         texts = [_side(paragraphs)[i] for paragraphs in documents]
         short = [run for text in texts for run in passages(text, PASSAGE)]
         for name, found in (("long", texts), ("random", short)):
-            with whole_text(files[name][side]) as file:
-                for paragraphs in found:
-                    file.write(f"{json.dumps({'text': chr(10).join(paragraphs)})}\n")
+            joined = ({"text": "\n".join(paragraphs)} for paragraphs in found)
+            write_records(files[name][side], joined, lines=True)
         # A window has a first and a last token besides.
         argv = ["link", f"--length={LENGTH - 2}", f"--tokenizer={tokenizer}"]
         argv += [
@@ -173,26 +168,6 @@ def config_of(
     return finetuning_runs.changed(made, changes)
 
 
-def held_back_loss(config: Config, folder: pathlib.Path, params: Any) -> float:
-    """Nats a missing token of the held-back text of a config.
-
-    Args:
-      config: of a run.
-      folder: where the tokenizer of the data may be put.
-      params: of the model.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    made = registry.lookup("objective", config.objective.name)
-    job = made(config, epath.Path(folder))
-    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
-    sums = [
-        np.array(loss_fn(batch))
-        for batch in job.eval_batches(np.arange(config.train.batch_size))
-    ]
-    total, weight = np.sum(sums, axis=0)
-    return float(total / weight)
-
-
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """Makes the corpora and their vocabulary.
 
@@ -213,14 +188,13 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         return config_of(row, seed, files.get(row, files["long"]), args, changes)
 
     def scores(made: Config, folder: pathlib.Path) -> dict[str, float]:
-        params = jax.tree.map(np.asarray, read_params(folder).params)
-        evaluate = functools.partial(held_back_loss, params=params)
-        found = {"loss": evaluate(made, folder / "evaluation")}
-        if args.study == "corpora":
-            for other in known:
-                found[f"of {other}"] = evaluate(
-                    config(other, made.train.seed), folder / "evaluation"
-                )
+        evaluate = functools.partial(
+            finetuning_runs.held_back_loss, params=finetuning_runs.params_of(folder)
+        )
+        aside = folder / "evaluation"
+        found = {"loss": evaluate(made, aside)}
+        for other in known if args.study == "corpora" else ():
+            found[f"of {other}"] = evaluate(config(other, made.train.seed), aside)
         return found | {"perplexity": float(np.exp(found["loss"]))}
 
     beside = tuple(f"of {row}" for row in known) if args.study == "corpora" else ()
@@ -239,11 +213,12 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("denoising_rows", __doc__)
-    options.add_argument("--study", choices=STUDIES, required=True)
-    options.add_argument("--paths", required=True, help="files, or a glob")
-    options.add_argument("--rows", type=lambda text: text.split(","))
-    options.add_argument("--steps", type=int, default=600, help="of a run")
-    return rows.main(options, argv, prepare)
+def _add(add) -> None:
+    add("--study", choices=STUDIES, required=True)
+    add("--paths", required=True, help="files, or a glob")
+    add("--rows", type=lambda text: text.split(","))
+
+
+main = rows.Command(
+    __name__, __doc__, prepare, numbers={"steps": (600, "of a run")}, add_fn=_add
+).main

@@ -198,13 +198,16 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("distractors", __doc__, NAMES, items=3200, held_back=256)
-    add = options.add_argument
-    add("--count", type=int, default=3, help="paragraphs beside the right one")
-    add("--short_items", type=int, default=32_000, help="for the backbone")
-    add(
-        "--short_steps", type=int, default=2500, help="of the backbone, of 64 questions"
-    )
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    NAMES,
+    {
+        "items": (3200, "to learn from"),
+        "held_back": (256, "items to be evaluated on"),
+        "count": (3, "paragraphs beside the right one"),
+        "short_items": (32_000, "for the backbone"),
+        "short_steps": (2500, "of the backbone, of 64 questions"),
+    },
+).main

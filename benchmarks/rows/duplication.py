@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from benchmarks.kit import finetuning_runs, rows
 from etc_jax.config import Config
@@ -29,7 +28,6 @@ from etc_jax.configs.reformer import reformer_duplication
 from etc_jax.data.bytes.duplication import DuplicationReader
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
-from etc_jax.training.checkpoints.saved_params import read_params
 
 # Of the paper, in percent: trained -> evaluated.
 PAPER = {
@@ -103,14 +101,6 @@ def accuracy(params: Any, model: ReformerConfig, trained: Config) -> float:
     return 100 * found / sum(float(batch["target_weights"].sum()) for batch in batches)
 
 
-class Study(rows.Study):
-    """Scores of a run are its accuracies, by the attention of evaluation."""
-
-    def to_json(self, run: rows.Run) -> dict[str, Any]:
-        found = super().to_json(run)
-        return found | {"accuracy": found.pop("scores")}
-
-
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """What is to be trained."""
 
@@ -119,12 +109,12 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
 
     def scores(config: Config, folder: pathlib.Path) -> dict[str, float]:
         buckets = config_fn(BUCKETS, config.train.seed).model
-        params = jax.tree.map(np.asarray, read_params(folder).params)
+        params = finetuning_runs.params_of(folder)
         return {
             c: accuracy(params, model_for(c, config, buckets), config) for c in COLUMNS
         }
 
-    return Study(
+    return rows.Study(
         args.workdir or pathlib.Path("runs/duplication"),
         config_fn,
         scores,
@@ -136,8 +126,10 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("duplication", __doc__, PAPER)
-    options.add_argument("--short", action="store_true", help="256 symbols")
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    PAPER,
+    add_fn=lambda add: add("--short", action="store_true", help="256 symbols"),
+).main

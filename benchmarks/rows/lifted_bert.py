@@ -36,14 +36,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.data.lifted_bert_items import SETS, Items, write_items
 from benchmarks.kit import finetuning_runs, report, rows
 from benchmarks.kit.finetuning_runs import Spent
 from benchmarks.rows import lifted_bert_models
-from benchmarks.rows.lifted_bert_models import BERT, ETC, Kind, Source, Text
+from benchmarks.rows.lifted_bert_models import BERT, ETC, Kind, Source
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
@@ -82,7 +82,7 @@ class Lifts:
 
     Attributes:
       source: the BERT.
-      text: to go on with; None: no row does.
+      text: fields of `data` with the text to go on with; {}: no row does.
       items: the questions.
       caches: the inputs of each kind, by its name.
       folder: of everything.
@@ -91,7 +91,7 @@ class Lifts:
     """
 
     source: Source
-    text: Text | None
+    text: Mapping[str, Any]
     items: Items
     caches: dict[str, Caches]
     folder: pathlib.Path
@@ -154,10 +154,10 @@ class Lifts:
             self.source,
             kind,
             run,
-            self.text,
             length=length,
             steps=given.pretraining_steps,
             more={
+                **{f"data.{name}": value for name, value in self.text.items()},
                 "checkpoint.init_from": str(self.lifted(kind).resolve()),
                 "data.cache_dir": str(self.folder / "text"),
                 "data.export_workers": given.workers,
@@ -246,43 +246,53 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Lifts:
     return lifts
 
 
-def _text(args: argparse.Namespace, going_on: Sequence[str]) -> Text | None:
-    """The text for rows that go on with pre-training, if there are such."""
+def _text(args: argparse.Namespace, going_on: Sequence[str]) -> dict[str, Any]:
+    """Fields of `data` for rows that go on with pre-training, if there are such."""
     if not going_on:
-        return None
+        return {}
     if not args.text:
         raise ValueError(
             f"rows {', '.join(going_on)} go on with pre-training; name text by --text, "
             "or leave them out of --rows"
         )
-    return Text.find(tuple(args.text), args.text_field, args.text_held_back)
+    return {
+        "source": lifted_bert_models.format_of(args.text, args.text_field),
+        "paths": tuple(args.text),
+        "text_field": args.text_field,
+        "held_back_fraction": args.text_held_back,
+    }
 
 
-def options() -> argparse.ArgumentParser:
-    """The command line."""
-    made = rows.parser("lifted_bert", __doc__, ROWS, items=6000, held_back=500)
-    add = made.add_argument
+def _add(add) -> None:
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--text", nargs="+", help="files of text or JSONL, or globs")
     add("--text_field", default="text", help="of a JSONL row")
     # Books are few, and which of them are held back is drawn.
     add("--text_held_back", type=float, default=0.1, help="share of its documents")
     add("--task", choices=sorted(SETS), default="hotpotqa")
-    add("--contexts", type=int, default=10, help="documents of an item")
-    add("--hops", type=int, default=2, help="steps to an answer")
-    add("--words", type=int, default=2600, help="of an item, at least")
-    add("--long_length", type=int, default=4096, help="tokens that ETC sees")
-    add("--short_length", type=int, default=512, help="tokens that BERT sees")
-    add("--steps", type=int, default=750, help="of a run")
-    add("--batch_size", type=int, default=32)
     add("--learning_rate", type=float, default=2e-4)
-    add("--pretraining_steps", type=int, default=500, help="of going on")
-    add("--pretraining_batch_size", type=int, default=32, help="of --long_length")
     add("--pretraining_learning_rate", type=float, default=2e-4)
-    add("--workers", type=int, default=8, help="processes that make inputs")
-    return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(options(), argv, lambda *given: prepare(*given).study)
+COMMAND = rows.Command(
+    __name__,
+    __doc__,
+    lambda args, changes: prepare(args, changes).study,
+    ROWS,
+    {
+        "items": (6000, "to learn from"),
+        "held_back": (500, "items to be evaluated on"),
+        "contexts": (10, "documents of an item"),
+        "hops": (2, "steps to an answer"),
+        "words": (2600, "of an item, at least"),
+        "long_length": (4096, "tokens that ETC sees"),
+        "short_length": (512, "tokens that BERT sees"),
+        "steps": (750, "of a run"),
+        "batch_size": (32, "of a run"),
+        "pretraining_steps": (500, "of going on"),
+        "pretraining_batch_size": (32, "of --long_length"),
+        "workers": (8, "processes that make inputs"),
+    },
+    _add,
+)
+main = COMMAND.main

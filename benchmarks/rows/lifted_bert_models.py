@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -103,36 +103,23 @@ class Source:
         return lifted_config(self.config, native.model_config(fields), kind.options)
 
 
-@dataclasses.dataclass(frozen=True)
-class Text:
-    """What pre-training goes on with.
+def format_of(paths: Sequence[str], field: str) -> str:
+    """The format of text to go on with, "text" or "jsonl".
 
-    Attributes:
+    Args:
       paths: of files, or globs.
-      format: of all of them, "text" or "jsonl".
       field: of a JSONL row, that holds the text.
-      held_back: share of the documents for evaluation alone.
+
+    Raises:
+      ValueError, OSError: if no file is there, or not all are of one format.
     """
-
-    paths: tuple[str, ...]
-    format: str
-    field: str
-    held_back: float
-
-    @classmethod
-    def find(cls, paths: tuple[str, ...], field: str, held_back: float) -> Text:
-        """The text that is there.
-
-        Raises:
-          ValueError, OSError: if no file is, or not all are of one format.
-        """
-        files = read_documents(paths, text_field=field).files
-        formats = sorted({file.format for file in files})
-        if len(formats) > 1:
-            raise ValueError(
-                f"--text names files of {' and '.join(formats)}; give those of one"
-            )
-        return cls(paths, formats[0], field, held_back)
+    files = read_documents(paths, text_field=field).files
+    formats = sorted({file.format for file in files})
+    if len(formats) > 1:
+        raise ValueError(
+            f"--text names files of {' and '.join(formats)}; give those of one"
+        )
+    return formats[0]
 
 
 def lift(source: Source, kind: Kind, model: EtcConfig, out: pathlib.Path) -> None:
@@ -179,7 +166,6 @@ def pretraining_config(
     source: Source,
     kind: Kind,
     run: Config,
-    text: Text,
     *,
     length: int,
     steps: int,
@@ -191,7 +177,6 @@ def pretraining_config(
       source: the BERT, whose vocabulary the text is in.
       kind: what it has become.
       run: that begins with the result, whose model is taken.
-      text: to go on with.
       length: of an example, in long tokens.
       steps: of pre-training.
       more: {dotted path: value} of the config, such as `checkpoint.init_from`.
@@ -202,15 +187,11 @@ def pretraining_config(
     config = etc_base_pretrain.get_config()
     config.model.update(config_lib.to_dict(run)["model"])
     config.data.update(
-        source=text.format,
-        paths=text.paths,
-        text_field=text.field,
         tokenizer=str(source.folder),
         vocab_size=source.tokenizer.vocab_size,
         long_length=length,
         global_length=max(_LEAST_GLOBAL, length // _LONG_PER_GLOBAL),
         max_sentence_tokens=min(length, config.data.max_sentence_tokens),
-        held_back_fraction=text.held_back,
     )
     finetuning_runs.set_training(config, seed=0, steps=steps)
     # That of the config is for batches as large as its own.

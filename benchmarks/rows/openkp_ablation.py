@@ -39,6 +39,7 @@ from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks.synthetic import openkp as invented
+from etc_jax.tasks.synthetic.maker import write_records
 
 TASK = find_task("openkp")
 
@@ -61,7 +62,6 @@ VOCAB_SIZE = 1000
 TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
 SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
-STEPS = 48
 
 # The dense form is the quickest for inputs as short as these.
 MODEL = rows.MODEL | {"attention": "dense"}
@@ -79,16 +79,14 @@ def make_caches(
     The records are `train.jsonl` and `held_back.jsonl` in the folder.
     """
     pages = list(invented.records(count, seed=TRAIN_SERIES, sizes=PAGES))
-    texts = (page["text"] for page in pages)
+    files = folder / "train.jsonl", folder / "held_back.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_records(files[0], pages, lines=True)
     others = invented.records(held_back, seed=HELD_BACK_SERIES, sizes=PAGES)
-    return finetuning_runs.make_caches(
-        TASK,
-        folder,
-        {"train": pages, "held_back": others},
-        wordpiece_training.train(texts, vocab_size=VOCAB_SIZE),
-        SIZES,
-        lines=True,
-    )
+    write_records(files[1], others, lines=True)
+    texts = (page["text"] for page in pages)
+    tokenizer = wordpiece_training.train(texts, vocab_size=VOCAB_SIZE)
+    return finetuning_runs.make_caches(TASK, files, tokenizer, folder, SIZES)
 
 
 def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
@@ -125,8 +123,14 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("openkp_ablation", __doc__, ROWS, items=2560, held_back=200)
-    options.add_argument("--steps", type=int, default=STEPS, help="of a run")
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "items": (2560, "pages to learn from"),
+        "held_back": (200, "pages to be evaluated on"),
+        "steps": (48, "of a run"),
+    },
+).main

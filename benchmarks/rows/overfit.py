@@ -24,14 +24,14 @@ import dataclasses
 import itertools
 import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ml_collections
 
-from benchmarks.kit import finetuning_runs, report, rows
-from etc_jax import config as config_lib
-from etc_jax.cli import prepare
+from benchmarks.kit import finetuning_runs, rows
+from etc_jax.cli import prepare as windows
+from etc_jax.config import Config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
@@ -53,17 +53,19 @@ class Setting:
       batch_size: records of a step.
       epochs: passes over them.
       learning_rate: the peak.
+      metric: of the evaluation on the way.
     """
 
     records: int
     batch_size: int
     epochs: int
     learning_rate: float
+    metric: str
 
 
 SETTINGS = {
-    "hotpotqa": Setting(50, batch_size=2, epochs=20, learning_rate=1e-3),
-    "wikihop": Setting(20, batch_size=2, epochs=24, learning_rate=1e-3),
+    "hotpotqa": Setting(50, 2, 20, 1e-3, "span_accuracy"),
+    "wikihop": Setting(20, 2, 24, 1e-3, "accuracy"),
 }
 
 
@@ -90,9 +92,11 @@ def choose(
     """The first `count` records that can be trained on.
 
     Raises:
-      ValueError: if there are fewer.
+      ValueError: if there are fewer, or none is asked for.
       OSError: if a file cannot be read.
     """
+    if count < 1:
+        raise ValueError(f"--records is {count}; expected at least 1")
     chosen = list(itertools.islice(usable(task, files, tokenizer), count))
     if len(chosen) < count:
         raise ValueError(
@@ -121,71 +125,52 @@ def make_config(
     return config
 
 
-def measure(args: argparse.Namespace, changes: Sequence[str]) -> dict[str, Any]:
-    """Chooses, prepares, trains and evaluates; JSON values, scores in percent.
+def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
+    """Chooses the records and makes their inputs.
 
     Raises:
-      ValueError, OSError, RunError: if something given does not fit.
+      ValueError, OSError: if something given does not fit.
     """
     task, setting = task_lib.find_task(args.task), SETTINGS[args.task]
     tokenizer = open_tokenizer(args.tokenizer)
-    count = args.records or setting.records
+    count = setting.records if args.records is None else args.records
     folder = args.workdir or pathlib.Path("runs") / f"overfit_{task.name}"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "records.json"
     file.write_text(json.dumps(choose(task, args.files, tokenizer, count)))
-    cache = prepare.prepare(task, [file], tokenizer, folder / "cache")
-    config = finetuning_runs.changed(make_config(cache, setting, args.seed), changes)
-    spent = finetuning_runs.train(config, folder / "run")
-    best = task.upper_bound([file], tokenizer).scores.metrics
-    most = 100 * best[task.measure]
-    parts = folder / "run", folder / "evaluation"
-    score = 100 * finetuning_runs.official_scores(*parts, file)[task.measure]
-    return {
-        "task": task.name,
-        "records": count,
-        "measure": task.measure,
-        "score": score,
-        "upper_bound": most,
-        "steps": config.train.num_steps,
-        "spent": dataclasses.asdict(spent),
-        "config": config_lib.to_dict(config),
-        "share": score / most if most else 0.0,
-    }
+    cache = windows.prepare(task, [file], tokenizer, folder / "cache")
+    best = task.upper_bound([file], tokenizer).scores.metrics[task.measure]
 
+    def scores(config: Config, run: pathlib.Path) -> dict[str, float]:
+        found = rows.official(file)(config, run)
+        return found | {"share": found[task.measure] / best if best else 0.0}
 
-def summary(found: Mapping[str, Any]) -> str:
-    """What `measure` found, in lines for people."""
-    data, train = (found["config"][name] for name in ("data", "train"))
-    minutes = {name: secs / 60 for name, secs in found["spent"].items()}
-    return (
-        f"{found['records']} records of {found['task']}, {data['long_length']} long "
-        f"and {data['global_length']} global tokens\n"
-        f"{found['steps']} steps of {train['batch_size']} records in "
-        f"{minutes['wall_secs']:.1f} min, {minutes['cpu_secs']:.1f} min of CPU time\n"
-        f"{found['measure']} {found['score']:.2f}, upper bound "
-        f"{found['upper_bound']:.2f}: {found['share']:.1%} of it, wanted "
-        f"{WANTED_SHARE:.0%}"
+    return rows.Study(
+        folder,
+        lambda row, seed: finetuning_runs.changed(
+            make_config(cache, setting, seed), changes
+        ),
+        scores,
+        measure=task.measure,
+        metric=setting.metric,
+        beside=("share",),
+        least={"share": 100 * WANTED_SHARE},
+        about={"task": task.name, "records": count, "upper_bound": 100 * best},
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit code, 1 if the score is too low."""
-    options = report.parser("overfit", __doc__)
-    add = options.add_argument
+def _add(add) -> None:
     add("--task", required=True, choices=sorted(SETTINGS))
     add("--tokenizer", required=True, help="vocabulary file or folder")
-    add("--records", type=int, help="default: see SETTINGS")
-    add("--seed", type=int, default=0)
-    add("--workdir", type=pathlib.Path, help="default: runs/overfit_TASK")
     add("files", nargs="+", help="records, as the data set has them")
-    args, changes = options.parse_known_args(argv)
-    if args.records is not None and args.records < 1:
-        options.error(f"--records is {args.records}; expected at least 1")
 
-    def work() -> tuple[dict[str, Any], int]:
-        found = measure(args, changes)
-        print(summary(found))
-        return found, 0 if found["share"] >= WANTED_SHARE else 1
 
-    return report.run(options, args, work)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ("memorised",),
+    {"records": (None, "by default, see SETTINGS")},
+    _add,
+    seeds=(0,),
+).main

@@ -19,15 +19,15 @@ config of `etc_jax.configs` trains it. Rows:
   before   the same model, with a new head where there is one, as it is
 
 Of files of SQuAD, articles that are held back are left out of those to learn from, and
-every --every-th held-back question is asked. The scores are the official ones, in per
-cent. Each step is made once: a command that was stopped goes on where it stood.
-Arguments of the form --config.A.B=VALUE go to all runs.
+every --every-th held-back question is asked. --max_length and --window, both sides
+together, are the Longformer's. The scores are the official ones, in per cent. Each step
+is made once: a command that was stopped goes on where it stood. Arguments of the form
+--config.A.B=VALUE go to all runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import gzip
 import json
@@ -35,12 +35,10 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.kit import finetuning_runs, report, rows
+from benchmarks.kit import finetuning_runs, rows
+from benchmarks.rows import bert_runs
 from etc_jax import config as config_lib
-from etc_jax.cli import prepare as windows
 from etc_jax.configs.own_data import classification, retrieval, squad
-from etc_jax.conversion.formats import native
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.sequence import SequenceSizes
@@ -57,63 +55,36 @@ TASKS = {
 _NO_RATE = 1e-12
 
 
-@dataclasses.dataclass(frozen=True)
-class OwnFiles:
-    """What all runs share.
-
-    Attributes:
-      args: of the command line.
-      changes: see `finetuning_runs.changed`.
-      folder: of everything.
-    """
-
-    args: argparse.Namespace
-    changes: Sequence[str]
-    folder: pathlib.Path
+class OwnFiles(bert_runs.BertRuns):
+    """The runs of both rows."""
 
     @functools.cached_property
     def task(self) -> task_lib.Task:
         """The data set with its options."""
-        found = task_lib.find_task(self.args.task, "sequence")
-        return found.with_texts(self.args.option).completed(self.files("train"))
+        task = task_lib.find_task(self.args.task, "sequence")
+        return task.with_texts(self.args.option).completed(self.files("train"))
 
     def files(self, part: str) -> list[str]:
-        """The files of a part: "train" or "held_back"."""
-        given = getattr(self.args, part)
+        """The files of a part, those of SQuAD without articles of the other part."""
         if self.args.task not in ("squad", "retrieval"):
-            return given
+            return super().files(part)
         path = self.folder / f"{part}.json"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            articles = held_back = _articles(self.args.held_back)
+            articles = held_back = _articles(super().files("held_back"))
             if part == "train":
                 titles = {article["title"] for article in held_back}
-                every = _articles(self.args.train)
+                every = _articles(super().files("train"))
                 articles = [x for x in every if x["title"] not in titles]
             else:
                 articles = _some_questions(held_back, self.args.every)
             path.write_text(json.dumps({"version": "1.1", "data": articles}))
         return [str(path)]
 
-    @functools.cached_property
-    def model(self) -> pathlib.Path:
-        """The folder of the encoder, which is made if it is not there.
-
-        Raises:
-          RunError: see `finetuning_runs.convert`.
-        """
-        out, args = self.folder / "model", self.args
-        if not native.exists(out):
-            make = ["extend", f"--from={args.bert}", "--to=longformer", f"--out={out}"]
-            make += [f"--max_length={args.max_length}", f"--window={args.window}"]
-            finetuning_runs.convert(*make, "--format=native")
-        return out
-
     def cache(self, part: str) -> WindowCache:
         """Inputs, made once."""
         sizes = SequenceSizes(self.args.input_length, self.args.global_length)
-        given = self.files(part), open_tokenizer(self.args.bert), self.folder / part
-        return windows.prepare(self.task, *given, sizes=sizes)
+        return self.inputs(self.task, part, part, sizes)
 
     def config(self, row: str, seed: int) -> config_lib.Config:
         """The checked config of a run.
@@ -122,21 +93,16 @@ class OwnFiles:
           ValueError, OSError: if something does not fit.
         """
         train, held_back = self.cache("train"), self.cache("held_back")
-        file, *_ = TASKS[self.args.task]
-        made = file.get_config(
-            f"prepared={train.path},held_back={held_back.path},from={self.model}"
+        model = self.made_long("model", self.args.max_length)
+        made = TASKS[self.args.task][0].get_config(
+            f"prepared={train.path},held_back={held_back.path},from={model}"
         )
         made.objective.name = self.args.task
         steps = self.args.steps if row == "trained" else 1
         finetuning_runs.set_training(made, seed=seed, steps=steps)
-        made.optimizer.learning_rate = (
-            self.args.learning_rate if row == "trained" else _NO_RATE
-        )
-        made.train.batch_size = self.args.batch_size
-        made.train.eval_every_steps = made.checkpoint.every_steps = steps
-        made.train.log_every_steps = min(5, steps)
-        made.train.compile_cache_dir = str(self.folder / "compile_cache")
-        return finetuning_runs.changed(made, self.changes)
+        made.train.update(eval_every_steps=steps, log_every_steps=min(5, steps))
+        made.checkpoint.every_steps = steps
+        return self.checked(made, rate=None if row == "trained" else _NO_RATE)
 
 
 def _articles(files: Sequence[str]) -> list[dict[str, Any]]:
@@ -167,42 +133,38 @@ def _some_questions(
 
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """The table that is to be made."""
-    folder = args.workdir or pathlib.Path("runs") / f"own_files_{args.task}"
-    files = OwnFiles(args, changes, folder.absolute())
+    files = OwnFiles(args, changes, bert_runs.folder_of(args, "own_files"))
     _, metric, beside = TASKS[args.task]
     counts = {part: files.cache(part).num_windows for part in ("train", "held_back")}
-    return rows.Study(
-        files.folder,
+    return files.study(
         files.config,
-        rows.official(*files.files("held_back")),
-        measure=files.task.measure,
+        files.task,
         metric=metric,
         beside=beside,
         pairs=(ROWS,),
-        about={"arguments": report.arguments(args), "inputs": counts},
+        about={"inputs": counts},
     )
 
 
-def options() -> argparse.ArgumentParser:
-    """The command line."""
-    made = rows.parser("own_files", __doc__, ROWS)
-    add = made.add_argument
-    add("--task", choices=sorted(TASKS), required=True)
-    add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
-    add("--train", nargs="+", required=True, help="files to learn from")
-    add("--held_back", nargs="+", required=True, help="files to be scored on")
+def _add(add) -> None:
+    bert_runs.add_options(TASKS, add)
     add("--option", action="append", default=[], metavar="NAME=VALUE")
-    add("--every", type=int, default=1, help="held-back question of SQuAD")
-    add("--input_length", type=int, default=192)
-    add("--global_length", type=int, default=1)
-    add("--max_length", type=int, default=1024, help="of the Longformer")
-    add("--window", type=int, default=128, help="of it, both sides together")
-    add("--steps", type=int, default=60, help="of a run")
-    add("--batch_size", type=int, default=16)
-    add("--learning_rate", type=float, default=1e-4)
-    return made
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    return rows.main(options(), argv, prepare)
+COMMAND = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "every": (1, "held-back question of SQuAD"),
+        "input_length": (192, "tokens of an input"),
+        "global_length": (1, "tokens of it that are global"),
+        "max_length": (1024, "of the Longformer"),
+        "window": (128, "of it, both sides together"),
+        "steps": (60, "of a run"),
+        **bert_runs.NUMBERS,
+    },
+    _add,
+)
+main = COMMAND.main

@@ -159,13 +159,16 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     return ablation.study
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser(
-        "structure_ablation", __doc__, ROWS, items=10_000, held_back=512
-    )
-    add = options.add_argument
-    add("--task", choices=sorted(SETS), default="wikihop")
-    add("--steps", type=int, help="of a run; default: see the items")
-    add("--pretraining_steps", type=int, default=200, help="of a run before it")
-    return rows.main(options, argv, prepare)
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    ROWS,
+    {
+        "items": (10_000, "to learn from"),
+        "held_back": (512, "items to be evaluated on"),
+        "steps": (None, "of a run; by default as the items have it"),
+        "pretraining_steps": (200, "of a run before it"),
+    },
+    lambda add: add("--task", choices=sorted(SETS), default="wikihop"),
+).main

@@ -33,8 +33,7 @@ from typing import Any
 
 from benchmarks.data import window_items
 from benchmarks.data.window_items import LONG_WINDOWS
-from benchmarks.kit import rows
-from etc_jax.cli import prepare as windows
+from benchmarks.kit import finetuning_runs, rows
 from etc_jax.config import Config
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
@@ -103,13 +102,10 @@ def make_caches(
     held_back: pathlib.Path,
 ) -> tuple[WindowCache, WindowCache]:
     """A row's inputs from training and held-back records, made once."""
-
-    def cache(file: pathlib.Path, options: Mapping[str, Any]) -> WindowCache:
-        task = TASK.with_options({**row.options, **options})
-        out = folder / file.name.partition(".")[0]
-        return windows.prepare(task, [file], tokenizer, out, sizes=row.sizes)
-
-    return cache(train, row.drawn), cache(held_back, {})
+    task, files = TASK.with_options(row.options), (train, held_back)
+    return finetuning_runs.make_caches(
+        task, files, tokenizer, folder, row.sizes, drawn=row.drawn
+    )
 
 
 def config(
@@ -153,9 +149,10 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     *files, tokenizer = window_items.write_files(
         args.kind, items, args.items, args.held_back, window=args.window
     )
+    amount = f"{args.items}_{args.held_back}"
     found = {name: row_of(name, args.window) for name in args.rows}
     caches = {
-        name: make_caches(row, items / name, tokenizer, *files)
+        name: make_caches(row, items / f"{name}_{amount}", tokenizer, *files)
         for name, row in found.items()
     }
     return rows.Study(
@@ -175,10 +172,20 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("window_ablation", __doc__, NAMES, items=4000, held_back=200)
+def _add(add) -> None:
     kinds = tuple(window_items.PRONOUNS)
-    options.add_argument("--kind", choices=kinds, default=kinds[0])
-    options.add_argument("--window", type=int, default=512, help="of the short ones")
-    return rows.main(options, argv, prepare)
+    add("--kind", choices=kinds, default=kinds[0])
+
+
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    NAMES,
+    {
+        "items": (4000, "to learn from"),
+        "held_back": (200, "items to be evaluated on"),
+        "window": (512, "tokens of the short ones"),
+    },
+    _add,
+).main

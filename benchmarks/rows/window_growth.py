@@ -72,18 +72,10 @@ def scores(config: Config, folder: pathlib.Path) -> dict[str, Any]:
     return {"windows": windows, "bits": last["bits"]}
 
 
-class Study(rows.Study):
-    """Bits and windows of a run stand beside its row in the file of results."""
-
-    def to_json(self, run: rows.Run) -> dict[str, Any]:
-        found = super().to_json(run)
-        return found | found.pop("scores")
-
-
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """What is to be trained."""
     args.workdir = args.workdir or pathlib.Path("runs/window_growth")
-    return Study(
+    return rows.Study(
         args.workdir,
         functools.partial(config_of, args=args, changes=changes),
         scores,
@@ -97,11 +89,16 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the comparison; returns the exit code."""
-    options = rows.parser("window_growth", __doc__, PAPER)
-    add = options.add_argument
+def _add(add) -> None:
     add("--file", type=pathlib.Path, required=True, help="of bytes, such as text8")
     add("--size", choices=SIZES, default=SIZES[0], help="default: short")
-    add("--steps", type=int, help="of a run; default: as many as its config has")
-    return rows.main(options, argv, prepare)
+
+
+main = rows.Command(
+    __name__,
+    __doc__,
+    prepare,
+    PAPER,
+    {"steps": (None, "of a run; by default as many as its config has")},
+    _add,
+).main

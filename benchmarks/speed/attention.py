@@ -195,8 +195,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         results = [compare_at(args, s, mode) for s in at for mode in args.modes]
         return {"reference": REFERENCE, "results": results}, ()
 
-    shapes = dataclasses.asdict(at[0]) | {"lengths": list(args.lengths)}
-    for name in ("long_length", "global_length", "mlp_dim"):
-        del shapes[name]
-    how = {"shapes": shapes, "dtype": args.dtype}
-    return report.run_quiet(options, args, work, **how)
+    return report.run_quiet(options, args, work, dtype=args.dtype)

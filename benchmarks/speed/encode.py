@@ -207,11 +207,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = EncodeSizes(**report.chosen(args, numbers))
     os.environ["JAX_PLATFORMS"] = "cpu"
 
-    def work():
-        found = [measure(args, sizes, folder) for folder in args.models]
-        return {"results": [metrics for metrics, _ in found]}, [
-            floor for _, more in found for floor in more
-        ]
-
-    shapes = dataclasses.asdict(sizes)
-    return report.run_quiet(options, args, work, shapes=shapes)
+    found = (measure(args, sizes, folder) for folder in args.models)
+    return report.run_quiet(options, args, lambda: report.gathered(found))

@@ -250,11 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = options.parse_args(argv)
     if REFERENCE not in args.sides:
         options.error(f"--sides must name the reference {REFERENCE!r}")
-    chosen = report.chosen(args, numbers)
+    sizes = Sizes(**report.chosen(args, numbers))
     return report.run_quiet(
-        options,
-        args,
-        lambda: (measure(args, Sizes(**chosen)), ()),
-        shapes=chosen,
-        dtype="int32",
+        options, args, lambda: (measure(args, sizes), ()), dtype="int32"
     )

@@ -196,11 +196,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.error("files are of one task: say which with --task")
     if args.files and args.tokenizer is None:
         options.error("files need their vocabulary: --tokenizer")
-    sizes = {name: task_lib.find_task(name).sizes for name in args.task}
-    return report.run_quiet(
-        options,
-        args,
-        lambda: (measure(args), ()),
-        shapes={n: (x.long_length, x.global_length) for n, x in sizes.items()},
-        dtype="int32",
-    )
+    return report.run_quiet(options, args, lambda: (measure(args), ()), dtype="int32")

@@ -11,7 +11,6 @@ exit code 1 if a floor fails.
 
 import argparse
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,6 +112,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.add_argument("--lengths", type=report.integers, default=LENGTHS)
     args = options.parse_args(argv)
     sizes = SledSizes(**report.chosen(args, numbers))
-    shapes = dataclasses.asdict(sizes) | {"lengths": args.lengths}
-    work = functools.partial(measure, args, sizes)
-    return report.run_quiet(options, args, work, shapes=shapes)
+    return report.run_quiet(options, args, lambda: measure(args, sizes))

@@ -58,7 +58,7 @@ def argv(here, tiny_bert):
 @pytest.fixture
 def lifts(argv):
     def make(*more, **which):
-        given = lifted_bert.options().parse_known_args(argv(*more, **which))
+        given = lifted_bert.COMMAND.options().parse_known_args(argv(*more, **which))
         return lifted_bert.prepare(*given)
 
     return make

@@ -43,7 +43,7 @@ def argv(here, tiny_bert, tmp_path, converted):
 @pytest.fixture
 def texts(argv, tmp_path):
     def make(*more, **task):
-        given = long_texts.options().parse_known_args(argv(*more, **task))
+        given = long_texts.COMMAND.options().parse_known_args(argv(*more, **task))
         return long_texts.Texts(*given, tmp_path)
 
     return make

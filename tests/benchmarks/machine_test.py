@@ -19,27 +19,27 @@ def test_other_cores_leaves_out_own_work():
 
 def test_own_work_counts_as_own():
     start = machine.cpu_use()
-    stop = time.process_time() + 0.3
+    stop = time.process_time() + 0.2
     while time.process_time() < stop:
         pass
     end = machine.cpu_use()
-    assert 0.29 <= end.own - start.own < 1.0
-    assert end.total - start.total >= 0.25
+    assert 0.19 <= end.own - start.own < 1.0
+    assert end.total - start.total >= 0.15
 
 
 def test_a_child_counts_as_other_while_it_runs_and_as_own_once_it_ended():
-    code = "import time\nwhile time.process_time() < 0.6: pass"
+    code = "import time\nwhile time.process_time() < 0.3: pass"
     start = machine.cpu_use()
     child = subprocess.Popen([sys.executable, "-c", code])
     seen, end = 0.0, start
-    while seen < 0.3 and end.wall - start.wall < 30:
+    while seen < 0.15 and end.wall - start.wall < 30:
         time.sleep(0.02)
         end = machine.cpu_use()
         seen = machine.other_cores(start, end) * (end.wall - start.wall)
-    assert seen >= 0.3
+    assert seen >= 0.15
     before = machine.cpu_use()
     child.wait()
-    assert machine.cpu_use().own - before.own >= 0.55
+    assert machine.cpu_use().own - before.own >= 0.27
 
 
 def quiet_readings(monkeypatch, *, load=0.0, others=0.0):

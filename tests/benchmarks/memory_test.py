@@ -110,22 +110,22 @@ def test_a_known_allocation_is_measured(mebibytes):
 
 
 def test_what_was_there_before_and_what_is_freed_do_not_count():
-    held = bytearray(120 * MIB)
-    freed = bytearray(120 * MIB)
+    held = bytearray(60 * MIB)
+    freed = bytearray(60 * MIB)
     del freed
-    got = memory.peak_of_call(lambda: len(bytearray(60 * MIB)))
-    assert got == pytest.approx(60 * MIB, rel=0.15)
-    assert len(held) == 120 * MIB
+    got = memory.peak_of_call(lambda: len(bytearray(40 * MIB)))
+    assert got == pytest.approx(40 * MIB, rel=0.15)
+    assert len(held) == 60 * MIB
 
 
 def test_memory_of_the_first_call_alone_does_not_count():
     calls = []
 
     def run():
-        calls.append(len(bytearray((300 if not calls else 60) * MIB)))
+        calls.append(len(bytearray((100 if not calls else 40) * MIB)))
 
-    assert memory.peak_of_call(run) == pytest.approx(60 * MIB, rel=0.15)
-    assert calls == [300 * MIB, 60 * MIB]
+    assert memory.peak_of_call(run) == pytest.approx(40 * MIB, rel=0.15)
+    assert calls == [100 * MIB, 40 * MIB]
 
 
 def test_a_failing_side_is_an_error_with_its_message():

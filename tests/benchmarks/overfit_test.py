@@ -72,14 +72,16 @@ def test_two_records_are_memorised(tmp_path, capsys, monkeypatch):
     argv = ["--task=wikihop", f"--tokenizer={vocabulary}", "--records=2", file, *SMALL]
     argv += [f"--workdir={tmp_path / 'run'}", f"--out={tmp_path / 'out.json'}"]
     assert overfit.main(argv) == 0
-    assert (
-        "accuracy 100.00, upper bound 100.00: 100.0% of it" in capsys.readouterr().out
-    )
+    assert "memorised, seed 0: accuracy 100.0" in capsys.readouterr().out
     shown = json.loads((tmp_path / "out.json").read_text())
-    assert (shown["records"], shown["steps"], shown["score"]) == (2, 30, 100.0)
-    assert shown["config"]["model"]["embed_dim"] == 32
+    [made] = shown["runs"]
+    assert (shown["records"], shown["upper_bound"]) == (2, 100.0)
+    assert made["scores"]["share"] == 100.0 and made["curve"][-1][0] == 30
     # What was scored are the answers of the two records.
-    answers = json.loads((tmp_path / "run/evaluation/predictions.json").read_text())
+    folder = tmp_path / "run/memorised_seed0"
+    record = json.loads((folder / "run.json").read_text())
+    assert record["config"]["model"]["embed_dim"] == 32
+    answers = json.loads((folder / "evaluation/predictions.json").read_text())
     assert answers == {r["id"]: r["answer"] for r in records[:2]}
 
     def never(*args):
@@ -93,7 +95,7 @@ def test_two_records_are_memorised(tmp_path, capsys, monkeypatch):
     ("share", "bound", "code"), [(0.95, 1.0, 0), (0.949, 1.0, 1), (0.932, 0.98, 0)]
 )
 def test_the_score_is_compared_with_the_upper_bound(
-    vocabulary, questions, tmp_path, trained, monkeypatch, capsys, share, bound, code
+    vocabulary, questions, tmp_path, trained, monkeypatch, run, share, bound, code
 ):
     file = write(tmp_path / "questions.json", questions)
     trained.score_fn = lambda config: share
@@ -101,10 +103,13 @@ def test_the_score_is_compared_with_the_upper_bound(
     best = types.SimpleNamespace(scores=best)
     monkeypatch.setattr(overfit.Task, "upper_bound", lambda *args: best)
     argv = ["--task=hotpotqa", f"--tokenizer={vocabulary}", "--records=2", file]
-    assert overfit.main([*argv, f"--workdir={tmp_path / 'run'}"]) == code
-    shown = capsys.readouterr().out
-    assert "20 steps of 2 records in 0.0 min, 0.0 min of CPU time" in shown
-    assert f"joint_f1 {100 * share:.2f}, upper bound {100 * bound:.2f}" in shown
+    found, got = run(overfit.main, *argv, f"--workdir={tmp_path / 'run'}")
+    assert found == code
+    [made] = got["runs"]
+    assert made["curve"][-1][0] == 20  # steps of two records
+    assert made["scores"]["joint_f1"] == pytest.approx(100 * share)
+    assert made["scores"]["share"] == pytest.approx(100 * share / bound)
+    assert got["upper_bound"] == 100 * bound
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,7 @@ def test_the_score_is_compared_with_the_upper_bound(
         ("--recrods=2", "'--recrods=2' is not of the form --config.A.B=VALUE"),
         ("--config.model.radios=2", "did you mean 'radius'?"),
         ("--config.train.seed.x=2", "--config.train.seed.x: seed has no fields"),
+        ("--records=0", "--records is 0; expected at least 1"),
         ("--records=9", "3 records can be trained on, but --records is 9"),
     ],
 )

@@ -99,15 +99,16 @@ def adapting_by_hand(model, stream, start, stop, rate):
     """As `one_at_a_time`, with a step down the gradient after each window."""
     module, params = EncoderForCausalLm(model), random_params(model)
 
-    @functools.partial(jax.jit, static_argnames="count")
+    @jax.jit
     def step(params, tokens, true, count):
-        """-ln p of the last bytes, and parameters that have seen them."""
+        """-ln p of all bytes, and parameters that have seen the last ones."""
 
         def mean(params):
             logits = module.apply({"params": params}, tokens[None])[0]
-            chances = jax.nn.log_softmax(logits)[-count:]
-            nats = -jnp.take_along_axis(chances, true[-count:, None], axis=-1)[:, 0]
-            return nats.mean(), nats
+            chances = jax.nn.log_softmax(logits)
+            nats = -jnp.take_along_axis(chances, true[:, None], axis=-1)[:, 0]
+            is_last = jnp.arange(LENGTH) >= LENGTH - count
+            return jnp.sum(nats * is_last) / count, nats
 
         slope, nats = jax.grad(mean, has_aux=True)(params)
         return nats, jax.tree.map(lambda x, g: x - rate * g, params, slope)
@@ -118,7 +119,7 @@ def adapting_by_hand(model, stream, start, stop, rate):
         first = end - LENGTH  # never 0: the training bytes stand before
         tokens, true = (jnp.int32(stream[i : i + LENGTH]) for i in (first - 1, first))
         nats, params = step(params, tokens, true, count=end - known)
-        found.extend(nats.tolist())
+        found.extend(nats[known - end :].tolist())
         known = end
     return np.float64(found)
 

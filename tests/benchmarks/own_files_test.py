@@ -23,7 +23,7 @@ def test_held_back_articles_are_not_learnt_from(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"data": articles("a", "b", "c")}))
     packed = gzip.compress(json.dumps({"data": articles("b", "d")}).encode())
     (tmp_path / "b.json.gz").write_bytes(packed)
-    args = own_files.options().parse_args(
+    args = own_files.COMMAND.options().parse_args(
         [
             *("--task=retrieval", "--bert=x", "--every=2", "--out=x.json"),
             *("--train", str(tmp_path / "a.json")),

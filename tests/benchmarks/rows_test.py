@@ -88,8 +88,9 @@ def test_a_row_has_the_last_word_and_the_command_line_the_one_before(tmp_path):
     assert (plain.train.seed, plain.train.num_steps) == (3, 20)
 
 
-def options():
-    return rows.parser("some", "Text.", ("one", "two"), items=10, held_back=5)
+def command(prepare_fn):
+    amounts = {"items": (10, "to learn from"), "held_back": (5, "to be scored on")}
+    return rows.Command("benchmarks.some", "Text.", prepare_fn, ("one", "two"), amounts)
 
 
 class Quick(Study):
@@ -109,7 +110,7 @@ def test_the_command_runs_rows_seed_by_seed_and_writes_them(run, capsys):
         return Quick(**{**vars(made), "about": {"task": "some"}})
 
     argv = ["--held_back=7", "--seeds=4,6", "--config.a.b=1"]
-    code, written = run(lambda given: rows.main(options(), given, prepare), *argv)
+    code, written = run(command(prepare).main, *argv)
     assert code == 0 and checked == [("one", 4), ("two", 4)]
     assert "two, seed 6: f1 56.0" in capsys.readouterr().out
     runs = written.pop("runs")
@@ -141,5 +142,5 @@ def test_an_error_ends_the_command_with_its_code(run, capsys, error, code):
     def prepare(args, changes):
         raise error
 
-    assert run(lambda given: rows.main(options(), given, prepare)) == (code, None)
+    assert run(command(prepare).main) == (code, None)
     assert capsys.readouterr().err == "benchmarks some: no such field\n"

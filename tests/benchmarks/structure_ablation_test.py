@@ -146,6 +146,7 @@ def test_sentences_are_masked_with_cpc_alone(ablation):
     assert with_cpc["mlm_weights"].sum() > 0 and without["mlm_weights"].sum() > 0
 
 
+@pytest.mark.slow  # makes hundreds of items
 @pytest.mark.parametrize("name", SETS)
 def test_some_held_back_sentences_that_measure_cpc_are_of_one_text(name, tmp_path):
     ablation = make(tmp_path, name, count=400, held_back=300)

@@ -1,7 +1,9 @@
 """What holds for all studies of learning: their rows, their runs, their errors."""
 
 import importlib
+import json
 
+import numpy as np
 import pytest
 import tiny_text
 from stand_ins import differing, flat
@@ -23,7 +25,10 @@ ARGV = {
     "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
     "duplication": ("--short",),
     "cpc_ablation": (),
-    "position_extension": ("--paths=HERE/text.jsonl", "--vocab_size=256"),
+    "position_extension": (
+        "--paths=HERE/text.jsonl",
+        f"--vocab_size={tiny_text.VOCAB_SIZE}",
+    ),
     "long_texts": (
         *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
         *("--held_back=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
@@ -58,6 +63,7 @@ DIFFERING = {
         "dilation": {"model.attention_window", "model.attention_dilation"},
     },
     "cpc_ablation": {"no_cpc": set(CPC)},
+    "position_extension": {"new": {"checkpoint.init_from"}},
 }
 
 
@@ -65,6 +71,7 @@ DIFFERING = {
 def here(tmp_path_factory):
     folder = tmp_path_factory.mktemp("studies")
     tiny_text.write_rows(folder / "text.jsonl")
+    (folder / "bytes").write_bytes(np.random.default_rng(0).bytes(2000))
     reviews = invented_reviews.records(12, seed=1)
     write_records(folder / "some.jsonl", list(reviews), lines=True)
     return folder
@@ -74,12 +81,12 @@ def here(tmp_path_factory):
 def argv(here, tiny_bert):
     """The command line of a study; what it makes up is made up once."""
 
-    def make(name):
+    def make(name, *more):
         places = {"HERE": here, "BERT": tiny_bert[0]}
-        given = list(ARGV[name])
+        given = [*ARGV[name], *more]
         for word, path in places.items():
             given = [x.replace(word, str(path)) for x in given]
-        return [*given, f"--workdir={here / name}"]
+        return [f"--workdir={here / name}", *given]
 
     return make
 
@@ -89,18 +96,13 @@ def module_of(name):
 
 
 @pytest.fixture
-def prepared(argv, monkeypatch):
+def prepared(argv):
     """The study of a name, and its arguments."""
 
     def prepare(name, *more):
-        seen = []
-        rows = importlib.import_module("benchmarks.kit.rows")
-        with monkeypatch.context() as patch:
-            patch.setattr(rows, "main", lambda *given: seen.append(given) or 0)
-            module_of(name).main([*argv(name), *more])
-        [(options, given, prepare_fn)] = seen
-        args, changes = options.parse_known_args(given)
-        return prepare_fn(args, changes), args
+        command = module_of(name).main.__self__
+        args, changes = command.options().parse_known_args([*argv(name), *more])
+        return command.prepare_fn(args, changes), args
 
     return prepare
 
@@ -132,7 +134,7 @@ def test_a_field_that_is_not_there_is_refused(argv, trained, converted, name, ca
     assert not trained
 
 
-@pytest.mark.parametrize("name", sorted(set(ARGV) - {"position_extension"}))
+@pytest.mark.parametrize("name", ARGV)
 def test_an_unknown_row_is_refused(argv, name, capsys):
     with pytest.raises(SystemExit):
         module_of(name).main([*argv(name), "--rows=rows"])
@@ -166,3 +168,144 @@ def test_rows_are_trained_seed_by_seed_once(
     assert len(trained) == 4  # finished runs are not trained again
     assert main([*given, "--config.optimizer.learning_rate=0.5"]) == 2
     assert "holds a run with another config" in capsys.readouterr().err
+
+
+def test_cpc_is_judged_by_the_final_reports(argv, trained, run, capsys, monkeypatch):
+    module, train = module_of("cpc_ablation"), trained.train
+
+    def with_report(config, folder):
+        done, seed = train(config, folder), config.train.seed
+        found = dict.fromkeys((module.MEASURE, *module.BESIDE, *module.NOTES), 0.2)
+        del found["mlm_loss"]
+        without = config.objective.cpc_weight == 0
+        found[module.MEASURE] = 0.1 if without else 0.3 + seed / 10
+        (folder / "final_report.json").write_text(json.dumps(found))
+        steps = (("eval", 1, 9.0), ("eval", 300, 4.5 + seed), ("train", 300, 7.0))
+        lines = ({"kind": k, "step": n, "mlm_loss": x} for k, n, x in steps)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "metrics.jsonl").write_text(text)
+        return done
+
+    monkeypatch.setattr(module.finetuning_runs, "train_and_evaluate", with_report)
+    given = argv("cpc_ablation", "--seeds=0,2", "--config.train.num_steps=300")
+    code, got = run(module.main, *given)
+    assert code == 0 and [c.train.seed for c in trained] == [0, 0, 2, 2]
+    # Means and standard deviations of two seeds, by hand.
+    _, _, with_cpc, without = capsys.readouterr().out.splitlines()[4:8]
+    assert "0.400 ± 0.141" in with_cpc and "5.500 ± 1.414" in with_cpc
+    assert "0.100 ± 0.000" in without and "9.000 / 5.500" in without
+    assert got["runs"][0]["scores"]["mlm_loss"] == 4.5
+
+
+TINY_MODEL = (
+    *("--config.model.embed_dim=8", "--config.model.mlp_dim=8"),
+    "--config.train.batch_size=8",
+)
+# What is trained and scored in earnest, with what bounds its scores.
+TINY = {
+    "duplication": (
+        "--rows=lsh1",
+        *("--config.model.max_length=32", "--config.data.input_length=32"),
+        *("--config.model.lsh_chunk_length=8", "--config.model.num_buckets=(8,)"),
+        *("--config.schedule.warmup_steps=1", "--config.train.num_steps=3"),
+    ),
+    "window_growth": (
+        *("--file=HERE/bytes", "--rows=dilation", "--steps=2"),
+        *("--config.model.num_layers=1", "--config.model.attention_window=(8,)"),
+        "--config.model.attention_dilation=((2,2,1,1),)",
+        *("--config.model.max_length=32", "--config.data.input_length=32"),
+        "--config.data.scored_length=16",
+    ),
+    "position_extension": (
+        *("--near_steps=2", "--near_window=4", "--steps=2", "--more_steps=1"),
+        *("--short_length=64", "--window=32", "--config.model.num_heads=2"),
+        *("--config.model.num_layers=1", "--config.model.attention=dense"),
+        *("--config.data.text_field=body", "--config.data.held_back_fraction=0.4"),
+        "--config.data.max_sentence_tokens=64",
+    ),
+}
+
+
+@pytest.mark.slow  # trains and evaluates
+@pytest.mark.parametrize("name", TINY)
+def test_a_run_is_scored_and_not_trained_again(argv, run, capsys, monkeypatch, name):
+    module = module_of(name)
+    if name == "duplication":
+        monkeypatch.setattr(module, "_BATCHES", 1)
+    given = argv(name, "--seeds=4", *TINY_MODEL, *TINY[name])
+    code, got = run(module.main, *given)
+    assert code == 0 and {made["seed"] for made in got["runs"]} == {4}
+    shown = capsys.readouterr().out
+    for made in got["runs"]:
+        assert f"{made['row']}, seed 4: " in shown
+        scores = made["scores"]
+        # Nothing is learnt.
+        if name == "duplication":
+            assert list(scores) == list(module.COLUMNS)
+            assert all(0 <= x < 20 for x in scores.values())
+        elif name == "window_growth":
+            assert scores["windows"] == [4] and 7 < scores["bits"] < 20
+            assert made["curve"][-1] == [2, scores["bits"]] and "(1.2)" in shown
+        else:
+            for loss in ("loss", "at once", "short"):
+                assert abs(scores[loss] - np.log(tiny_text.VOCAB_SIZE)) < 0.5
+            assert 2 < scores["entropy"] < np.log(tiny_text.VOCAB_SIZE)
+            assert scores["gap"] == scores["at once"] - scores["short"]
+    assert run(module.main, *given)[1]["runs"] == got["runs"]
+
+
+# --- columns and windows --------------------------------------------------------------
+
+
+def test_columns_of_duplication_differ_in_attention_alone():
+    module = module_of("duplication")
+    config = module.config_of("full", 0, short=True, changes=[])
+    buckets = module.config_of("lsh4", 0, short=True, changes=[]).model
+    assert module.model_for("full", config, buckets) == config.model
+    two = module.model_for("2", config, buckets)
+    assert (two.num_hashes, two.lsh_chunk_length) == (2, buckets.lsh_chunk_length)
+    assert two.num_buckets == buckets.num_buckets
+    assert two.duplicates == "once"
+
+
+def test_windows_widen_narrow_or_are_of_one_width_and_the_same_sum(prepared):
+    study, args = prepared("window_growth")
+    windows = {
+        row: flat(study.config_fn(row, 0))["model.attention_window"]
+        for row in args.rows
+    }
+    assert windows["increasing"] == [32, 64, 128, 256]  # twice what a byte sees
+    assert windows["decreasing"] == windows["increasing"][::-1]
+    assert windows["dilation"] == windows["increasing"]
+    assert len(set(windows["fixed"])) == 1
+    assert sum(windows["fixed"]) == sum(windows["increasing"])
+
+
+@pytest.mark.parametrize(
+    ("more", "lengths", "model"),
+    [
+        (("--steps=150000", "--size=stage1"), (150_000, 10_000, 37_500, 75_000), 12),
+        (("--steps=8",), (8, 0, 2, 4), 4),
+    ],
+)
+def test_steps_and_size_are_those_asked_for(prepared, more, lengths, model):
+    made = prepared("window_growth", *more)[0].config_fn("fixed", 0)
+    got = made.train.num_steps, made.schedule.warmup_steps
+    got += made.train.eval_every_steps, made.checkpoint.every_steps
+    assert got == lengths and made.model.num_layers == model
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--steps=0"], "train.num_steps"),
+        (
+            ["--file=nowhere", *TINY["window_growth"][1:], *TINY_MODEL],
+            "'nowhere' in data.paths matches no file",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(argv, more, message, tmp_path, capsys):
+    given = argv("window_growth", *more, f"--workdir={tmp_path}")
+    assert module_of("window_growth").main(given) == 2
+    assert message in capsys.readouterr().err

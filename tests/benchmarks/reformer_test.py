@@ -1,14 +1,18 @@
-"""The memory benchmark of Reformer at tiny sizes: what is measured and written."""
+"""Reformer at tiny sizes: what is compiled, measured and written."""
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
+import tiny_model
 
 from benchmarks.kit import memory
 from benchmarks.memory import reformer_memory, reformer_terms
 from benchmarks.memory.reformer_terms import ModelSizes
+from benchmarks.speed import reformer_parts
 from benchmarks.speed.reformer_parts import AttentionSizes
+from etc_jax.models.reformer.body import ReformerLm
 
 TINY = [
     "--num_heads=2",
@@ -74,6 +78,12 @@ def test_depths_of_one_repeat_and_lengths_that_do_not_grow_are_refused(capsys):
 
 
 def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
+    steps = []
+
+    def attention_step(*sizes, **how):
+        steps.append(reformer_parts.attention_step(*sizes, **how))
+        return steps[-1]
+
     def measure(builder, arguments):
         assert builder == "benchmarks.memory.reformer_memory:build_run"
         sizes = AttentionSizes(**arguments["sizes"])
@@ -82,6 +92,7 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
         return {"peak_bytes": peak, "xla_temp_bytes": peak * sizes.length}
 
     monkeypatch.setattr(memory, "measure", measure)
+    monkeypatch.setattr(reformer_memory, "attention_step", attention_step)
     argv = ["--parts=length", "--lsh_lengths=32,64", "--full_lengths=32,64"]
     code, got = run(reformer_memory.main, *TINY, *argv)
     lsh, full = got["length"]["results"]
@@ -99,6 +110,12 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     assert named["seconds"]["got"] == lsh["exponents"]["seconds"]
     assert named["peak_bytes"]["holds"] and not named["xla_temp_bytes"]["holds"]
     assert code == 1
+    # LSH at both lengths, its oracle, full attention at both: with the same weights.
+    shapes = [jax.tree.map(np.shape, step.args) for step in steps]
+    assert len(shapes) == 5 and shapes[0] == shapes[2] == shapes[3]
+    arrays = reformer_parts.attention_arrays(steps[0].run())
+    assert {"output", "grad input", "grad query_key", "grad out"} <= arrays.keys()
+    assert min(np.max(np.abs(x)) for x in arrays.values()) > 1e-2
 
 
 def test_a_process_of_its_own_runs_the_same_layer():
@@ -138,6 +155,7 @@ def test_rows_of_table_3_are_the_models_of_the_paper(row, reversible, whole, cut
     assert (config.mlp_chunk_length == 16) is cut
 
 
+@pytest.mark.slow  # compiles four models
 @pytest.mark.parametrize("row, flat", [("reversible", False), ("reformer", True)])
 def test_cutting_the_feed_forward_takes_its_width_out_of_the_memory(row, flat):
     sizes = ModelSizes(
@@ -173,3 +191,64 @@ def test_tables_have_every_row_and_say_what_is_above(monkeypatch, capsys):
     assert len(found["table_1"]) == 8 and len(found["table_3"]) == 15
     shown = capsys.readouterr().out
     assert shown.count("memory above") == 1 and shown.count("within") == 22
+
+
+# --- what is compiled -----------------------------------------------------------------
+
+CONFIG = dataclasses.replace(
+    tiny_model.REFORMER,
+    num_layers=2,
+    max_length=16,
+    axial_shape=None,
+    axial_dims=None,
+    lsh_chunk_length=4,
+    num_buckets=None,
+)
+
+
+@pytest.fixture(scope="module")
+def model_step():
+    return reformer_parts.model_step(CONFIG, batch=2, length=16)
+
+
+def test_full_attention_is_a_softmax_over_all_earlier_tokens():
+    length = 16
+    sizes = AttentionSizes("full", length, batch=2, num_heads=2, head_dim=4, seed=3)
+    step = reformer_parts.attention_step(sizes)
+    got = reformer_parts.attention_arrays(step.run())["output"]
+    params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), step.args)
+    w = {name: part["kernel"] for name, part in params.items()}
+    for row in range(2):
+        query = np.einsum("ne,ehd->nhd", x[row], w["query_key"])
+        value = np.einsum("ne,ehd->nhd", x[row], w["value"])
+        key = query / np.linalg.norm(query, axis=-1, keepdims=True)
+        for i in range(length):
+            logits = np.einsum("hd,nhd->hn", query[i], key[: i + 1])
+            p = np.exp(logits)
+            p /= p.sum(axis=-1, keepdims=True)
+            mixed = np.einsum("hn,nhd->hd", p, value[: i + 1])
+            want = np.einsum("hd,hde->e", mixed, w["out"])
+            np.testing.assert_allclose(got[row, i], want, atol=1e-4)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="kind 'sparse' is not one of"):
+        AttentionSizes(kind="sparse")
+
+
+def test_the_loss_is_of_every_token_but_the_first(model_step):
+    params, tokens = model_step.args
+    logits = jax.jit(ReformerLm(CONFIG).apply)({"params": params}, tokens)
+    log_p = np.asarray(jax.nn.log_softmax(logits, axis=-1))
+    picked = [log_p[b, i, tokens[b, i + 1]] for b in range(2) for i in range(15)]
+    loss, _ = model_step.run()
+    assert float(loss) == pytest.approx(-np.mean(picked), rel=1e-5)
+
+
+def test_the_memory_of_a_step_counts_parameters_and_gradients(model_step):
+    found = reformer_parts.memory_of(model_step)
+    params = sum(x.nbytes for x in jax.tree.leaves(model_step.args[0]))
+    # Tokens, the loss and what lies between arrays.
+    assert params <= found.arguments <= params + 1024
+    assert params <= found.outputs <= params + 1024
+    assert found.temporaries == model_step.temp_bytes > 0
