@@ -53,7 +53,7 @@ def test_a_text_is_whole_and_its_spans_are_numbered(begin, size):
         assert lengths.tolist() == (edges[1::2] - edges[::2]).tolist()
         assert (spans[:first] == MARK).all() and spans[len(whole) - 1] == MARK
         count = len(lengths)
-        assert count <= rows.num_spans and len(found) <= rows.num_places
+        assert count <= rows.num_spans and len(found) <= rows.num_positions
         assert batch["kept_spans"][1] == (max(1, count // 5) if count else 0)
         # The row before it is padding.
         assert not any(np.any(array[0]) for array in batch.values())
@@ -74,7 +74,7 @@ def test_at_the_papers_length_candidates_are_five_times_what_is_missing():
     rows = CandidateRows(
         marks(sentinels=341), spans, kept_share=0.2, input_length=16_385
     )
-    assert (rows.num_places, rows.num_spans) == (5120, 1024)
+    assert (rows.num_positions, rows.num_spans) == (5120, 1024)
     batch = rows.empty(1)
     assert batch["tokens"].shape == (1, 16_385)
     assert set(batch) == set(CANDIDATES.fields)
