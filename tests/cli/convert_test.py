@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from golden_data import ROOT, require_shared
 
-from etc_jax.cli import convert
+from etc_jax.cli import convert, convert_sources
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
@@ -395,7 +395,7 @@ def test_an_official_config_of_other_sizes_is_refused(here, run):
     ],
 )
 def test_long_lists_are_cut(count, text):
-    assert convert._listed([f"n{i}" for i in range(count)]).endswith(text)
+    assert convert_sources._listed([f"n{i}" for i in range(count)]).endswith(text)
 
 
 def test_the_module_runs_as_a_program(here):

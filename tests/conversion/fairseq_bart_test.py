@@ -11,9 +11,10 @@ from encoder_decoder_layouts import BART, as_fairseq, settings_of_fairseq
 from random_params import drawn
 
 from etc_jax.cli import convert
-from etc_jax.conversion.engine import ConversionError, Renamed
+from etc_jax.conversion.engine import ConversionError
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
+from etc_jax.conversion.renaming import Renamed
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 HEADS = {

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.conversion.engine import Renamed, import_params
+from etc_jax.conversion.engine import import_params
 from etc_jax.conversion.families import encoder_decoder, fairseq_bart
+from etc_jax.conversion.renaming import Renamed
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 from parity.cases import Case

@@ -15,17 +15,11 @@ import numpy as np
 
 from etc_jax.base.rules import MOST, choice, shown, whole
 from etc_jax.conversion.config_rules import EPSILON, problems, raise_all
-from etc_jax.conversion.engine import (
-    TRANSPOSE,
-    Renamed,
-    Row,
-    compose,
-    split_first,
-    split_last,
-)
+from etc_jax.conversion.engine import TRANSPOSE, Row, compose, split_first, split_last
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.config_file import read_hf_config
 from etc_jax.conversion.formats.weight_files import open_weights
+from etc_jax.conversion.renaming import Renamed
 
 TOKENS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"

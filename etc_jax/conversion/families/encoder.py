@@ -20,8 +20,6 @@ import numpy as np
 from etc_jax.conversion.config_rules import check_sizes, layers_in
 from etc_jax.conversion.engine import (
     TRANSPOSE,
-    LayerRuns,
-    Renamed,
     Report,
     Row,
     compose,
@@ -29,7 +27,6 @@ from etc_jax.conversion.engine import (
     import_params,
     split_first,
     split_last,
-    tied,
 )
 from etc_jax.conversion.families.bert import (
     DECODER,
@@ -48,6 +45,7 @@ from etc_jax.conversion.families.encoder_config import config_from_hf, config_to
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats.native import family_of
+from etc_jax.conversion.renaming import LayerRuns, Renamed, tied
 from etc_jax.layers.self_attention import AttentionWindow
 from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import EncoderConfig

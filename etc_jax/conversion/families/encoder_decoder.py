@@ -16,8 +16,6 @@ from etc_jax.base import registry
 from etc_jax.conversion.config_rules import check_sizes, layers_in
 from etc_jax.conversion.engine import (
     TRANSPOSE,
-    LayerRuns,
-    Renamed,
     Report,
     Row,
     Transform,
@@ -26,7 +24,6 @@ from etc_jax.conversion.engine import (
     import_params,
     split_first,
     split_last,
-    tied,
 )
 from etc_jax.conversion.families.bert import linear, norm
 from etc_jax.conversion.families.encoder_decoder_config import (
@@ -38,6 +35,7 @@ from etc_jax.conversion.families.encoder_decoder_config import (
     family_of,
 )
 from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.conversion.renaming import LayerRuns, Renamed, tied
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import (
     BartConfig,

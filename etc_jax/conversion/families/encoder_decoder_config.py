@@ -26,8 +26,8 @@ from etc_jax.conversion.config_rules import (
     problems,
     raise_all,
 )
-from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families.bert import ACTIVATIONS
+from etc_jax.conversion.renaming import shortest_run
 from etc_jax.models.encoder_decoder.config import (
     BartConfig,
     EncoderDecoderConfig,

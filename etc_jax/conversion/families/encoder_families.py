@@ -8,9 +8,9 @@ from typing import Any
 from etc_jax.base import registry
 from etc_jax.base.rules import MOST, choice, either, flag, listed, whole
 from etc_jax.conversion.config_rules import one_each
-from etc_jax.conversion.engine import shortest_run
 from etc_jax.conversion.families import encoder
 from etc_jax.conversion.families.encoder_family import EncoderFamily
+from etc_jax.conversion.renaming import shortest_run
 from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,

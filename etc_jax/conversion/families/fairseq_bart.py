@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from etc_jax.base.rules import MOST, choice, flag, whole
 from etc_jax.conversion.config_rules import RATE, layers_in, problems, raise_all
-from etc_jax.conversion.engine import Renamed, Report
+from etc_jax.conversion.engine import Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.formats import fairseq_file
 from etc_jax.conversion.formats.fairseq_layout import UsualLayout
+from etc_jax.conversion.renaming import Renamed
 from etc_jax.models.encoder_decoder.config import BartConfig
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 

@@ -25,10 +25,11 @@ from etc_jax.base.rules import (
     whole,
 )
 from etc_jax.conversion.config_rules import RATE, problems, raise_all
-from etc_jax.conversion.engine import Renamed, Report
+from etc_jax.conversion.engine import Report
 from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.families.encoder_decoder_config import config_from_hf
 from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.conversion.renaming import Renamed
 from etc_jax.models.encoder_decoder.config import BartConfig, LedConfig
 
 CLASS = "LongformerEncoderDecoderForConditionalGeneration"

@@ -34,20 +34,18 @@ from etc_jax.conversion.config_rules import (
 )
 from etc_jax.conversion.engine import (
     TRANSPOSE,
-    LayerRuns,
-    Renamed,
     Report,
     Row,
     Transform,
     compose,
     export_params,
     import_params,
-    shortest_run,
     split_first,
     split_last,
 )
 from etc_jax.conversion.families.bert import ACTIVATIONS, linear, norm
 from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.conversion.renaming import LayerRuns, Renamed, shortest_run
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import KINDS, ReformerConfig
 

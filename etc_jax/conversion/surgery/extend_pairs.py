@@ -10,8 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from etc_jax.conversion.engine import Renamed, flatten, import_params, unflatten
+from etc_jax.conversion.engine import flatten, import_params, unflatten
 from etc_jax.conversion.families import encoder_decoder
+from etc_jax.conversion.renaming import Renamed
 from etc_jax.conversion.surgery.extend_parts import (
     Extended,
     Extension,

@@ -13,12 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from etc_jax.conversion.engine import (
-    ConversionError,
-    flatten,
-    import_params,
-    unflatten,
-)
+from etc_jax.conversion.engine import ConversionError, flatten, import_params, unflatten
 from etc_jax.conversion.families import bert
 from etc_jax.conversion.families.bert import BertSizes, BertWeights, lifting_names
 from etc_jax.conversion.surgery.lift_report import LiftReport, describe_values
