@@ -94,17 +94,6 @@ def from_document(document, tokenize: Tokenize) -> TextInput:
     return from_text("\n\n".join(document.paragraphs), tokenize)
 
 
-def first_sentences(cache, tokenizer, limit: int) -> TextInput:
-    """The first sentences of a cache's first document, `limit` tokens at most."""
-    offsets = np.asarray(cache.sentence_offsets)
-    count = max(1, int(np.searchsorted(offsets, limit, "right")) - 1)
-    cut = tuple(
-        tuple(tokenizer.pieces(cache.tokens[offsets[i] : offsets[i + 1]]))
-        for i in range(min(count, int(cache.document_offsets[1])))
-    )
-    return TextInput(cut, builders.plain_text([len(s) for s in cut]))
-
-
 def from_batch(batch, tokenizer) -> TextInput:
     """The first row of a pre-training batch as it is masked."""
     padded = batch["structure"]

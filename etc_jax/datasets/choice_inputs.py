@@ -234,9 +234,7 @@ class _Builder:
         label = -1 if self._record.label is None else self._record.label
         return CandidatesWindow(
             record=self._record,
-            tokens=self._layout.tokens(),
-            types=self._layout.types(),
-            structure=self._layout.structure(
+            **self._layout.fields(
                 exempt=exempt, mentions=options.link_mentions, flat=options.flat
             ),
             labels={"candidate": np.array(label, np.int32)},

@@ -31,7 +31,7 @@ from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.paragraphs import by_lines
 from etc_jax.datasets.spans import Document, Span
-from etc_jax.formats.sequence import SequenceSizes, filled, parts_of
+from etc_jax.formats.sequence import filled
 from etc_jax.formats.structured import Layout, StructuredSizes
 
 # Global tokens of a document: its own, and one for its sentences.
@@ -80,41 +80,6 @@ def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
 
 
 # --- one sequence ---------------------------------------------------------------------
-
-
-def sequence_head(question: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """Ids before the text: the first token, the question, and what separates them.
-
-    Raises:
-      ValueError: if the tokenizer lacks a special token.
-    """
-    separators = [tokenizer.special_id("sep")] * tokenizer.special.pair_separators
-    return [tokenizer.special_id("cls"), *question, *separators]
-
-
-def sequence_fields(
-    head: Sequence[int],
-    num_global: int,
-    text: Sequence[int],
-    tokenizer: Tokenizer,
-    sizes: SequenceSizes,
-) -> dict[str, Any]:
-    """The arrays of a `SequenceWindow`.
-
-    Args:
-      head: of `sequence_head`.
-      num_global: of its tokens, the first ones.
-      text: ids after it; they fit.
-      tokenizer: whose separator ends the sequence.
-      sizes: of the input.
-    """
-    # BERT tells texts apart by their types, RoBERTa by the separators alone.
-    text_type = int(tokenizer.special.pair_separators == 1)
-    # Of the text and the separator after it.
-    text_types = [text_type] * (len(text) + 1)
-    types = filled(sizes.input_length, 0, text_types, len(head))
-    ids = [*head, *text, tokenizer.special_id("sep")]
-    return parts_of(sizes, ids, range(num_global), types)
 
 
 def sequence_length(record: Any, tokenizer: Tokenizer) -> int:
@@ -174,11 +139,7 @@ def structured_fields(
             for pieces in _sentences(document, text, run, split_fn or split_sentences)
         ]
         _add_document(layout, sentences, ids, reserved=LEAST * (len(runs) - number))
-    return {
-        "tokens": layout.tokens(),
-        "types": layout.types(),
-        "structure": layout.structure(exempt=[0], mentions=False, flat=False),
-    }
+    return layout.fields()
 
 
 def _add_document(

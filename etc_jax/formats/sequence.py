@@ -10,6 +10,7 @@ import numpy as np
 
 from etc_jax.base import registry
 from etc_jax.data.schema import ID_DTYPE, Field, Schema
+from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, Window
 
 TOKENS, TYPES, EXAMPLE_IDS = "tokens", "types", "example_ids"
@@ -87,6 +88,33 @@ def parts_of(
         EXAMPLE_IDS: filled(n, 0, [1] * len(ids)),
         GLOBAL_INDEX: filled(sizes.global_length, -1, global_positions),
     }
+
+
+def pair_parts(
+    sizes: SequenceSizes,
+    first: Sequence[int],
+    second: Sequence[int],
+    num_global: int,
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
+    """The arrays of a window of two texts with separators between them.
+
+    Args:
+      sizes: see `parts_of`.
+      first: ids of the first text, the token before it included.
+      second: ids of the second text, the separator after it included.
+      num_global: tokens that are global, the first ones.
+      tokenizer: whose separators they are.
+
+    Raises:
+      ValueError: if the tokenizer has no separator.
+    """
+    separators = [tokenizer.special_id("sep")] * tokenizer.special.pair_separators
+    before = [*first, *separators]
+    # BERT tells texts apart by their types, RoBERTa by the separators alone.
+    second_types = [int(len(separators) == 1)] * len(second)
+    types = filled(sizes.input_length, 0, second_types, len(before))
+    return parts_of(sizes, [*before, *second], range(num_global), types)
 
 
 def refuse_quirks(what: str, official_quirks: bool) -> None:

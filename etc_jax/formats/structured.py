@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -181,6 +181,17 @@ class Layout:
         runs = np.array(self._long_runs, np.int32).reshape(-1, 5)
         # [runs] -> [tokens].
         return np.repeat(runs[:, field], runs[:, 0])
+
+    def fields(
+        self,
+        *,
+        exempt: Sequence[int] = (0,),
+        mentions: bool = False,
+        flat: bool = False,
+    ) -> dict[str, Any]:
+        """Tokens, types and structure of a `StructuredWindow`; see `structure`."""
+        structure = self.structure(exempt=exempt, mentions=mentions, flat=flat)
+        return {"tokens": self.tokens(), "types": self.types(), "structure": structure}
 
     def structure(
         self, *, exempt: Sequence[int], mentions: bool, flat: bool

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etc_jax.cli import drawing, inspect
-from etc_jax.data.text.cache import TokenCache, build_cache
+from etc_jax.data.text.cache import build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.structure import (
@@ -270,14 +270,6 @@ def test_command_shows_an_example_of_a_cache(cache_folder, tmp_path, capsys):
     assert "--index must be 0..0, got 1" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         inspect.main([*argv, "--tokenizer=vocab.txt"])
-
-
-def test_the_first_sentences_of_a_cache_are_whole(cache_folder):
-    cache = TokenCache.open(cache_folder)
-    given = inspect.first_sentences(cache, cache.load_tokenizer(), 8)
-    assert given.sentences == (("the", "sky", "."),) * 2
-    alone = inspect.first_sentences(cache, cache.load_tokenizer(), 1)
-    assert len(alone.sentences) == 1
 
 
 @pytest.mark.parametrize(

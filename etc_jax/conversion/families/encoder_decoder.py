@@ -55,7 +55,7 @@ _TIED = (_TABLE, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _UNREAD = r"decoder\.block\.0\.layer\.1\..*\.relative_attention_bias\.weight"
 
 
-def _projections(config: EncoderDecoderConfig, side) -> tuple[Any, Any, Any]:
+def _projections(side: Any) -> tuple[Any, Any, Any]:
     """(of queries, keys and values; of their biases; of the output)."""
     split = split_last(side.num_heads)
     out = compose(TRANSPOSE, split_first(side.num_heads))
@@ -100,7 +100,7 @@ def _bart_layer(
     attentions: Mapping[str, str] = MappingProxyType(_ATTENTIONS),
 ) -> list[Row]:
     sizes = config.encoder_side if side == "encoder" else config.decoder_side
-    kernel, bias, out = _projections(config, sizes)
+    kernel, bias, out = _projections(sizes)
     rows = []
     attention = f"{theirs}self_attn."
     if side == "encoder" and isinstance(config, LedConfig):
@@ -152,7 +152,7 @@ def _t5_names(config: T5Config) -> tuple[Row, ...]:
 
 
 def _t5_layer(config: T5Config, side: str, attention: str) -> list[Row]:
-    kernel, _, out = _projections(config, config.encoder_side)
+    kernel, _, out = _projections(config.encoder_side)
     ours = _layer(side)
     branches = [(attention, "attention")]
     if side == "decoder":

@@ -24,7 +24,7 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
-    filled,
+    pair_parts,
     parts_of,
     refuse_quirks,
 )
@@ -97,9 +97,8 @@ def features(
     """
     refuse_quirks("a text to be classified", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    separators = [sep] * tokenizer.special.pair_separators
     texts = texts_of(record)
-    special = _NUM_SPECIAL + len(separators) * (len(texts) - 1)
+    special = _NUM_SPECIAL + tokenizer.special.pair_separators * (len(texts) - 1)
     room = sizes.input_length - special
     if room < len(texts):
         raise ValueError(
@@ -115,14 +114,11 @@ def features(
         for text, encoded, most in zip(texts, pieces, counts, strict=True)
     ]
     first, *others = (x.ids[:most] for x, most in zip(pieces, counts, strict=True))
-    ids, types = [cls, *first], None
-    for other in others:
-        # BERT tells texts apart by their types, RoBERTa by the separators alone.
-        ids += separators
-        second_type = int(len(separators) == 1)
-        marks = [second_type] * (len(other) + 1)
-        types = filled(sizes.input_length, 0, marks, len(ids))
-        ids += other
+    if others:
+        second = [*others[0], sep]
+        parts = pair_parts(sizes, [cls, *first], second, 1, tokenizer)
+    else:
+        parts = parts_of(sizes, [cls, *first, sep], range(1))
     label, unusable = label_of(record)
     return [
         ClassificationWindow(
@@ -131,7 +127,7 @@ def features(
             unusable=unusable,
             num_chars=chars[0],
             num_second=sum(chars[1:]),
-            **parts_of(sizes, [*ids, sep], range(1), types),
+            **parts,
         )
     ]
 

@@ -108,9 +108,7 @@ def features(
     return [
         StructuredText(
             record=record,
-            tokens=layout.tokens(),
-            types=layout.types(),
-            structure=layout.structure(exempt=[0], mentions=False, flat=False),
+            **layout.fields(),
             labels={"label": label},
             unusable=unusable,
             num_chars=chars[0],

@@ -198,9 +198,7 @@ class _Builder:
         labels, unusable = self._labels(support, spans)
         return HotpotWindow(
             record=self._record,
-            tokens=layout.tokens(),
-            types=layout.types(),
-            structure=layout.structure(exempt=[0], mentions=False, flat=flat),
+            **layout.fields(flat=flat),
             labels=labels,
             unusable=unusable,
             paragraph=paragraph,

@@ -23,8 +23,7 @@ from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
-    filled,
-    parts_of,
+    pair_parts,
     refuse_quirks,
 )
 from etc_jax.tasks.multiple_choice.records import ChoiceColumns, Record, read
@@ -145,7 +144,41 @@ def features(
             f"give the option most_options={len(record.options)}",
         )
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    between = [sep] * tokenizer.special.pair_separators
+    question, article, *choices = _encoded(record, tokenizer)
+    heads = [[cls, *question, *choice] for choice in choices]
+    longest = max(map(len, heads))
+    room = sizes.input_length - longest - tokenizer.special.pair_separators - 1
+    if room < 1:
+        raise BadRecordError(
+            "too large",
+            f"{record.id!r}: a question and an option of {longest - 1} "
+            f"tokens leave no room for the article in {sizes.input_length}; raise "
+            "input_length",
+        )
+    starts = range(0, len(article), room) if options.split_article else (0,)
+    parts = [[*article[start : start + room], sep] for start in starts]
+    label = -1 if record.label is None else record.label
+
+    def arrays(part: list[int]) -> dict[str, np.ndarray]:
+        of_options = []
+        for head in heads:
+            num_global = min(len(head), sizes.global_length)
+            of_options.append(pair_parts(sizes, head, part, num_global, tokenizer))
+        return _stacked(of_options, most)
+
+    return [
+        ChoiceWindow(
+            record=record,
+            labels={"candidate": np.array(label, np.int32)},
+            unusable="no gold label" if record.label is None else None,
+            **arrays(part),
+        )
+        for part in parts
+    ]
+
+
+def _encoded(record: Record, tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of question, article and options, each with a token."""
     texts = (record.question, record.article, *record.options)
     pieces = encode(tokenizer, [" ".join(x.split()) for x in texts])
     question, article, *choices = (x.ids for x in pieces)
@@ -154,38 +187,7 @@ def features(
             raise BadRecordError("no text", f"the {what} of {record.id!r} has no token")
     if not all(choices):
         raise BadRecordError("empty option", f"{record.id!r} has one without a token")
-    heads = [[cls, *question, *choice] for choice in choices]
-    room = sizes.input_length - max(map(len, heads)) - len(between) - 1
-    if room < 1:
-        raise BadRecordError(
-            "too large",
-            f"{record.id!r}: a question and an option of {max(map(len, heads)) - 1} "
-            f"tokens leave no room for the article in {sizes.input_length}; raise "
-            "input_length",
-        )
-    starts = range(0, len(article), room) if options.split_article else (0,)
-    parts = [[*article[start : start + room], sep] for start in starts]
-    label = -1 if record.label is None else record.label
-    return [
-        ChoiceWindow(
-            record=record,
-            labels={"candidate": np.array(label, np.int32)},
-            unusable="no gold label" if record.label is None else None,
-            **_stacked([_parts(sizes, head, between, part) for head in heads], most),
-        )
-        for part in parts
-    ]
-
-
-def _parts(
-    sizes: SequenceSizes, head: list[int], between: list[int], part: list[int]
-) -> dict[str, np.ndarray]:
-    before = [*head, *between]
-    # BERT tells texts apart by their types, RoBERTa by the separators alone.
-    marks = [int(len(between) == 1)] * len(part)
-    types = filled(sizes.input_length, 0, marks, len(before))
-    global_positions = range(min(len(head), sizes.global_length))
-    return parts_of(sizes, [*before, *part], global_positions, types)
+    return [question, article, *choices]
 
 
 def _stacked(

@@ -17,8 +17,7 @@ from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
-    filled,
-    parts_of,
+    pair_parts,
     refuse_quirks,
 )
 from etc_jax.tasks.natural_questions.inputs import whole_length as structured_length
@@ -66,8 +65,8 @@ def features(
     """
     refuse_quirks("natural_questions in one sequence", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    separators = [sep] * tokenizer.special.pair_separators
-    options.check_room(sizes, 2 + len(separators))
+    separators = tokenizer.special.pair_separators
+    options.check_room(sizes, 2 + separators)
     if sizes.global_length <= options.question_tokens:
         raise ValueError(
             f"global_length is {sizes.global_length}, expected "
@@ -78,18 +77,15 @@ def features(
     cut = ArticleWindows(
         record, tokenizer, options, tags=(added[TOKENS[0]], added[TOKENS[1]])
     )
-    head = [cls, *cut.question, *separators]
-    n, before = sizes.input_length, len(head)
+    head = [cls, *cut.question]
+    n, before = sizes.input_length, len(head) + separators
     room = n - before - 1
     starts = cut.starts(sizes, room)
-    # BERT tells texts apart by their types, RoBERTa by the separators alone.
-    text_type = int(len(separators) == 1)
     windows = []
     for number in range(len(starts)):
         part, fields = cut.part(number, starts, room, before, n)
-        types = filled(n, 0, [text_type] * (len(part.ids) + 1), before)
-        ids = [*head, *part.ids.tolist(), sep]
-        parts = parts_of(sizes, ids, range(1 + len(cut.question)), types)
+        text = [*part.ids.tolist(), sep]
+        parts = pair_parts(sizes, head, text, len(head), tokenizer)
         windows.append(NaturalQuestionsSequence(**fields, **parts))
     return windows
 

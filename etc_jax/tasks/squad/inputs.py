@@ -18,10 +18,15 @@ from etc_jax.base.rules import FINITE, at_least, refuse
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.datasets.span_inputs import Text, pieces_of, sequence_fields, sequence_head
+from etc_jax.datasets.span_inputs import Text, pieces_of
 from etc_jax.datasets.spans import DocumentsWindow
 from etc_jax.datasets.strides import StrideOptions
-from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, refuse_quirks
+from etc_jax.formats.sequence import (
+    SequenceSizes,
+    SequenceWindow,
+    pair_parts,
+    refuse_quirks,
+)
 from etc_jax.tasks.squad.records import Record, SquadOptions, read
 
 # 384 tokens and 64 of the question, as in BERT's runs.
@@ -134,6 +139,7 @@ def features(
         token, or quirks are asked for.
     """
     refuse_quirks("squad", official_quirks)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     options.check_room(sizes, 2 + tokenizer.special.pair_separators)
     if sizes.global_length <= options.question_tokens:
         raise ValueError(
@@ -142,13 +148,15 @@ def features(
             "are global; raise it, or lower question_tokens"
         )
     parts = ContextParts(record, tokenizer, options)
-    head, num_global = sequence_head(parts.question, tokenizer), 1 + len(parts.question)
+    head = [cls, *parts.question]
+    before = len(head) + tokenizer.special.pair_separators
     return [
         SquadWindow(
-            **fields, **sequence_fields(head, num_global, text.ids, tokenizer, sizes)
+            **fields,
+            **pair_parts(sizes, head, [*text.ids, sep], len(head), tokenizer),
         )
         for text, fields in parts.windows(
-            sizes, len(head), sizes.input_length - len(head) - 1
+            sizes, before, sizes.input_length - before - 1
         )
     ]
 

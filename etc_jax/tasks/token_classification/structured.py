@@ -80,9 +80,7 @@ def features(
         windows.append(
             TaggedStructure(
                 record=record,
-                tokens=layout.tokens(),
-                types=layout.types(),
-                structure=layout.structure(exempt=[0], mentions=False, flat=False),
+                **layout.fields(),
                 labels={"tags": tags},
                 unusable=words_lib.unusable(record),
                 words=window.words,

@@ -15,12 +15,13 @@ import numpy as np
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.span_inputs import Text, pieces_of, sequence_fields, sequence_head
+from etc_jax.datasets.span_inputs import Text, pieces_of
 from etc_jax.datasets.spans import Document, DocumentsWindow, Span
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
     filled,
+    pair_parts,
     refuse_quirks,
 )
 from etc_jax.scoring.triviaqa import normalize
@@ -67,17 +68,20 @@ def features(
     """
     refuse_quirks("triviaqa", official_quirks)
     question = pieces_of(tokenizer, record.question).ids
-    head = sequence_head(question, tokenizer)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     num_global, n = 1 + len(question), sizes.input_length
-    room = n - len(head) - 1
+    before = num_global + tokenizer.special.pair_separators
+    room = n - before - 1
     if num_global > sizes.global_length or room < 1:
         raise question_too_long(record, len(question), sizes)
     text, occurrences = read_documents(record, record.documents, tokenizer, room)
     return [
         TriviaqaWindow(
-            **answer_fields(record, occurrences, len(head)),
-            **text.fields(n, len(head)),
-            **sequence_fields(head, num_global, text.ids, tokenizer, sizes),
+            **answer_fields(record, occurrences, before),
+            **text.fields(n, before),
+            **pair_parts(
+                sizes, [cls, *question], [*text.ids, sep], num_global, tokenizer
+            ),
         )
     ]
 

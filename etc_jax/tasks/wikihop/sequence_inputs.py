@@ -27,7 +27,7 @@ from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
     filled,
-    parts_of,
+    pair_parts,
     refuse_quirks,
 )
 from etc_jax.tasks.wikihop.records import Record
@@ -99,7 +99,17 @@ def features(
     parts = _parts(pieces[first:], room, sep)
     if not parts:
         raise BadRecordError("no text", f"{record.id!r}: no document has a token")
-    return [_window(record, sizes, head, [sep] * separators, part) for part in parts]
+    label = -1 if record.label is None else record.label
+    return [
+        WikihopSequence(
+            record=record,
+            labels={"candidate": np.array(label, np.int32)},
+            unusable="no gold answer" if record.label is None else None,
+            extra={"candidates": filled(sizes.global_length, -1, head.candidates)},
+            **pair_parts(sizes, head.ids, part, len(head.ids), tokenizer),
+        )
+        for part in parts
+    ]
 
 
 class _Head:
@@ -117,29 +127,6 @@ class _Head:
         for ids in candidates:
             self.candidates.append(len(self.ids))
             self.ids += [added["[ent]"], *ids, added["[/ent]"]]
-
-
-def _window(
-    record: Record,
-    sizes: SequenceSizes,
-    head: _Head,
-    between: list[int],
-    part: list[int],
-) -> WikihopSequence:
-    before = [*head.ids, *between]
-    # BERT tells texts apart by their types, RoBERTa by the separators alone.
-    text_types = [int(len(between) == 1)] * len(part)
-    types = filled(sizes.input_length, 0, text_types, len(before))
-    fields = parts_of(sizes, [*before, *part], range(len(head.ids)), types)
-    positions = filled(sizes.global_length, -1, head.candidates)
-    label = -1 if record.label is None else record.label
-    return WikihopSequence(
-        record=record,
-        labels={"candidate": np.array(label, np.int32)},
-        unusable="no gold answer" if record.label is None else None,
-        extra={"candidates": positions},
-        **fields,
-    )
 
 
 def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int]]:

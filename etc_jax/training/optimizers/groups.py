@@ -141,7 +141,7 @@ def _resolve(groups: Groups, params: Mapping[str, Any]) -> dict[str, _Learnt]:
     }
     for (pattern, _), is_used in zip(groups, used, strict=True):
         if not is_used:
-            raise UserError(_without_effect(groups, pattern, list(factors)))
+            raise UserError(_without_effect(pattern, list(factors)))
     learnt = {path: _learnt(path, of_rows) for path, of_rows in factors.items()}
     learnt = {path: part for path, part in learnt.items() if part is not None}
     if not learnt:
@@ -186,7 +186,7 @@ def _learnt(path: str, factors: np.ndarray) -> _Learnt | None:
     return _Learnt(start, stop, len(factors), float(chosen[0]) if same else chosen)
 
 
-def _without_effect(groups: Groups, pattern: str, paths: list[str]) -> str:
+def _without_effect(pattern: str, paths: list[str]) -> str:
     expression, rows = _split(pattern)
     if any(_matches(expression, path) for path in paths):
         reason = "has no such rows, or an earlier row of the table has taken them"
