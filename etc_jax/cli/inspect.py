@@ -151,7 +151,12 @@ def example_of_cache(
 
 
 def count_pairs(matrix: np.ndarray, g: int) -> dict[str, tuple[int, int]]:
-    """(pairs seen, all pairs) of each piece, of a `drawing.label_matrix`."""
+    """(pairs seen, all pairs) of each kind of attention.
+
+    Args:
+      matrix: `[g + n, g + n]`, of `drawing.label_matrix`.
+      g: global tokens, which come first.
+    """
     seen = matrix != drawing.UNSEEN
     pieces = {
         "g2g": seen[:g, :g],
@@ -164,7 +169,12 @@ def count_pairs(matrix: np.ndarray, g: int) -> dict[str, tuple[int, int]]:
 
 
 def describe(text: TextInput, matrix: np.ndarray) -> str:
-    """Sentences with their global tokens, and how many pairs are seen."""
+    """Sentences with their global tokens, and how many pairs are seen.
+
+    Args:
+      text: with g global and n long tokens.
+      matrix: `[g + n, g + n]`, of `drawing.label_matrix`.
+    """
     lines = [
         f"{len(text.tokens)} long tokens, {len(text.globals)} sentences, each with a "
         "global token",

@@ -73,7 +73,7 @@ class Renamed(Mapping[str, np.ndarray]):
 
 
 def original_name(source: Mapping[str, np.ndarray], name: str) -> str:
-    """What the checkpoint calls an array that `source` has as `name`."""
+    """What the checkpoint calls an array, of any shape, that `source` has as `name`."""
     original_fn = getattr(source, "original", None)
     return original_fn(name) if original_fn else name
 

@@ -19,7 +19,8 @@ def mean_loss(
     """The sum over the terms of a loss of factor * sum / weight.
 
     Args:
-      sums: {name: (sum, weight)} of the terms, and of metrics, which are no part of it.
+      sums: {name: (sum, weight)}, scalars, of the terms, and of metrics, which are no
+        part of it.
       loss_weights: see `Job.loss_weights`; all its terms are in `sums`.
       counts: weights that divide instead, such as those of a batch that `sums` is a
         part of. None: those of `sums`.

@@ -44,6 +44,12 @@ def abstract_state(
 ) -> TrainState:
     """Shapes, dtypes and shardings of the state; nothing is computed.
 
+    Args:
+      init_params_fn: PRNG key (a scalar) -> params.
+      tx: the optimizer.
+      mesh: of devices.
+      rules: from the logical axes of parameters to those of the mesh.
+
     Raises:
       ValueError: if a parameter has no sharding rule or does not divide.
     """
@@ -64,7 +70,7 @@ def init_state(
     """A fresh state, each device making its own shards.
 
     Args:
-      init_params_fn: rng -> params.
+      init_params_fn: PRNG key (a scalar) -> params.
       tx: the optimizer.
       layout: of `abstract_state`, for these two.
       rng: PRNG key.

@@ -109,7 +109,7 @@ def model_of(
 
     Args:
       values: of its config.json.
-      weights: by the names of `conversion.families.bert`.
+      weights: by the names of `conversion.families.bert`, shapes as in the checkpoint.
       config: of the encoder.
 
     Raises:
@@ -215,7 +215,7 @@ def import_hf(
     """Weights of a checkpoint -> parameters of a model of `models.encoder`.
 
     Args:
-      source: name of transformers, or of allenai -> array.
+      source: name of transformers, or of allenai -> array of its shape there.
       config: of the checkpoint.
       abstract: of the parameters, see `engine.import_params`.
 
@@ -249,7 +249,7 @@ def from_common(
     """Weights by the names of `families.bert`, which families share -> parameters.
 
     Args:
-      weights: name -> array; may be lazy.
+      weights: name -> array of its shape there; may be lazy.
       config: of the model.
       abstract: of the parameters, see `engine.import_params`.
       unused: names that may stay unused.
@@ -299,7 +299,7 @@ def read_hf(
 
     Args:
       values: of its config.json.
-      source: its weights.
+      source: name -> array of its shape there.
       config: made of `values`.
 
     Raises:

@@ -232,7 +232,12 @@ def untied(weights: Renamed, config: EncoderDecoderConfig) -> Renamed:
 def refined(
     config: EncoderDecoderConfig, source: Mapping[str, np.ndarray]
 ) -> EncoderDecoderConfig:
-    """The config with what the weights alone show: a matrix of the logits' own."""
+    """The config with what the weights alone show: if logits share the token table.
+
+    Args:
+      config: of the checkpoint's config.json.
+      source: name -> array; the tables are `[vocab, embed]`.
+    """
     if not isinstance(config, T5Config) or _LOGITS not in source:
         return config
     tables = [source[name] for name in _TIED if name in source]
@@ -253,7 +258,7 @@ def import_hf(
     """Weights of a checkpoint -> parameters of `EncoderDecoder`.
 
     Args:
-      source: name of transformers -> array.
+      source: name of transformers -> array of its shape there.
       config: of the checkpoint.
       abstract: of the parameters, see `engine.import_params`.
 
@@ -319,7 +324,9 @@ def read_hf(
     source: Mapping[str, np.ndarray],
     config: EncoderDecoderConfig,
 ) -> tuple[dict[str, Any], Report]:
-    """All that a checkpoint has; see `import_hf` and `exchange.Exchange`."""
+    """All that a checkpoint has, arrays of their shapes there; see `import_hf` and
+    `exchange.Exchange`.
+    """
     del values
     _check_sizes(_common(source, config), config)
     return import_hf(source, config, shapes(config))

@@ -225,7 +225,7 @@ def import_official(
     Other heads, step and optimizer slots stay unused and stand in the report.
 
     Args:
-      source: variable name -> array.
+      source: variable name -> array of its shape there.
       config: the model's, as `config_from_official` gives it.
       abstract: the model's parameters, from `jax.eval_shape`.
       target: where the encoder stands in them, as "encoder/".

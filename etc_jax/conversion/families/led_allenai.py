@@ -102,7 +102,7 @@ def _weights(source: Mapping[str, np.ndarray]) -> Renamed:
 def read(
     values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: LedConfig
 ) -> tuple[dict[str, Any], Report]:
-    """All that a checkpoint has; see `exchange.Exchange`."""
+    """All that a checkpoint has, of shapes as there; see `exchange.Exchange`."""
     return encoder_decoder.read_hf(values, _weights(source), config)
 
 

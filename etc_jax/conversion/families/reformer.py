@@ -304,7 +304,7 @@ def import_hf(
     """Weights of a checkpoint -> parameters of `ReformerLm`.
 
     Args:
-      source: name of transformers -> array.
+      source: name of transformers -> array of its shape there.
       config: of the checkpoint.
       abstract: of the parameters, see `engine.import_params`.
 
@@ -342,7 +342,9 @@ def shapes(config: ReformerConfig) -> Any:
 def read_hf(
     values: Mapping[str, Any], source: Mapping[str, np.ndarray], config: ReformerConfig
 ) -> tuple[dict[str, Any], Report]:
-    """All that a checkpoint has; see `import_hf` and `exchange.Exchange`."""
+    """All that a checkpoint has, arrays of their shapes there; see `import_hf` and
+    `exchange.Exchange`.
+    """
     del values
     table = "reformer.embeddings.word_embeddings.weight"
     shape = source[table].shape if table in source else (None,)

@@ -141,7 +141,7 @@ def write(
     arrays: Mapping[str, np.ndarray],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes arrays of any layout to one file.
+    """Writes arrays of any shape and layout to one file.
 
     Args:
       path: of the file; replaced if it is there.

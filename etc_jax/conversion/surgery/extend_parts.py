@@ -111,10 +111,10 @@ def positions_of(
     offset: int,
     asked: Extension,
 ) -> np.ndarray:
-    """The table of positions of the long model.
+    """The table of positions of the long model, `[rows, embed]`.
 
     Args:
-      table: of the source.
+      table: `[rows, embed]`, of the source.
       config: of the source.
       offset: row of position 0 in the result.
       asked: its length, and what the new rows are.

@@ -34,7 +34,7 @@ def labels_of(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> li
 
 
 def check_logits(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> None:
-    """Raises ValueError unless there is a row of finite logits for each window."""
+    """Raises ValueError unless logits are `[b, c]`, finite: c labels of each window."""
     classes = len(windows[0].record.labels) if windows else 0
     check_outputs({"": logits}, windows, {"": (classes,)})
 

@@ -32,7 +32,7 @@ def explain(
     """For each window its labels, and the text.
 
     Args:
-      logits: as of `labels_of`.
+      logits: `[b, c]`, as of `labels_of`.
       windows: as of `labels_of`.
       setting: of decoding, of which there is one.
       question: what the labels are answers to.

@@ -43,7 +43,7 @@ def explain(
     """For each window all labels with their probabilities, and the text.
 
     Args:
-      logits: as of `label_sets_of`.
+      logits: `[b, c]`, as of `label_sets_of`.
       windows: as of `label_sets_of`.
       setting: of decoding, of which there is one.
 

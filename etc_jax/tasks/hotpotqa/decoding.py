@@ -72,7 +72,7 @@ def decode(
 
 
 def support_probability(logits: np.ndarray) -> np.ndarray:
-    """The sigmoid of support logits, in float64."""
+    """The sigmoid of support logits of any shape, in float64."""
     # 1 / (1 + exp(-x)) without overflow.
     return np.exp(-np.logaddexp(0.0, -np.float64(logits)))
 

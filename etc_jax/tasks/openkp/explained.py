@@ -51,6 +51,11 @@ def explain(
     Phrases are ranked as in the prediction, by the best place of each; the probability
     of one is that of all its places together.
 
+    Args:
+      logits: `[b, 5, n]`, see `keyphrases`.
+      windows: as `features` made them, in order.
+      setting: of decoding, of which there is none.
+
     Raises:
       ValueError: if the logits are not of these windows.
     """

@@ -44,7 +44,14 @@ def boxes(features: np.ndarray) -> np.ndarray:
 
 
 def flags(features: np.ndarray) -> np.ndarray:
-    """The flags of each element as bits, in the order of `ops.visual.FLAGS`."""
+    """The flags of each element as bits, in the order of `ops.visual.FLAGS`.
+
+    Args:
+      features: `[elements, features]`, as of a record.
+
+    Returns:
+      uint8 `[elements]`.
+    """
     bits = [features[:, _NAMES.index(name)].astype(np.uint8) for name in FLAGS]
     return np.packbits(np.stack(bits, axis=-1), axis=-1, bitorder="little")[:, 0]
 

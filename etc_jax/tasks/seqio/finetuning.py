@@ -210,7 +210,7 @@ class OfficialMetrics:
 
         Args:
           inputs: its examples.
-          model_output: (scores, outputs with a row for each example).
+          model_output: (scores `[examples]`, outputs `[examples, ...]`).
           *unused: output features and the name of the target.
 
         Raises:

@@ -223,7 +223,7 @@ def model_batch(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """What a model of `etc_jax.objectives.learners.finetuning` takes of some examples.
 
     Args:
-      examples: the arrays of a Task or Mixture, with a first axis for b examples.
+      examples: the arrays of a Task or Mixture, `[b, ...]` for b examples.
 
     Returns:
       A batch; see `etc_jax.formats`.

@@ -40,6 +40,11 @@ def explain(
 ) -> list[tuple[Record, TagRuns]]:
     """What pooling needs of each window: its record, and the tags of its words.
 
+    Args:
+      logits: `[b, n, c]`, see `tag_runs`.
+      windows: as `features` made them, in order.
+      setting: of decoding, of which there is one.
+
     Raises:
       ValueError: if the logits are not of these windows.
     """
