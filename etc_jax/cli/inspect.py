@@ -241,7 +241,7 @@ def _document(args: argparse.Namespace):
     return picked
 
 
-def _given(args: argparse.Namespace) -> TextInput:
+def _input_of(args: argparse.Namespace) -> TextInput:
     if args.cache is not None:
         lengths = (args.long_length, args.global_length)
         return example_of_cache(
@@ -257,7 +257,7 @@ def _given(args: argparse.Namespace) -> TextInput:
 def _show(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_out(args.out, overwrite=args.overwrite)
-    text = _given(args)
+    text = _input_of(args)
     rules = Rules(
         radius=args.radius,
         max_distance=args.max_distance,

@@ -105,7 +105,7 @@ def prepare(
         tokenizer,
         out,
         source,
-        found_fn=lambda: _found(problems),
+        found_fn=lambda: _oddities(problems),
         progress_fn=progress_fn,
     )
 
@@ -167,7 +167,7 @@ def _open_featurizer(
     return _featurizer(task, tokenizer, sizes, official_quirks)
 
 
-def _found(problems: Problems) -> dict[str, Any]:
+def _oddities(problems: Problems) -> dict[str, Any]:
     """What was wrong with the files, as JSON values."""
     return {
         kind: {"count": count, "first": problems.messages[kind]}

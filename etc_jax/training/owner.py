@@ -74,7 +74,7 @@ class Claim:
         return "".join(c if c.isprintable() else "?" for c in line)
 
 
-def _own_claim() -> Claim:
+def _new_claim() -> Claim:
     now = datetime.datetime.now().astimezone()
     return Claim(
         host=socket.gethostname(),
@@ -183,7 +183,7 @@ def owned(folder: str | os.PathLike) -> Iterator[Owner]:
     Raises:
       UserError: if another run has it, or the file cannot be written.
     """
-    path, claim = pathlib.Path(folder) / FILE, _own_claim()
+    path, claim = pathlib.Path(folder) / FILE, _new_claim()
     try:
         file = _taken(path, claim)
         try:

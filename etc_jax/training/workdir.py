@@ -134,7 +134,7 @@ def _check_plain(folder: epath.Path) -> None:
         return
     odd = [
         f"{path.relative_to(folder)} is {kind}"
-        for path, wanted in _own_paths(pathlib.Path(folder))
+        for path, wanted in _written_paths(pathlib.Path(folder))
         if (kind := _kind(path)) not in (wanted, None)
     ]
     if odd:
@@ -146,7 +146,7 @@ def _check_plain(folder: epath.Path) -> None:
         )
 
 
-def _own_paths(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
+def _written_paths(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     """(path, kind that it has in a run) of all that has the name of a run's file."""
     for path in sorted(folder.iterdir()):
         if (unfinished_target(path.name) or path.name) in _FILES:

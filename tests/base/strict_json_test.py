@@ -55,5 +55,5 @@ def test_times_of_compilations_that_cannot_be_read_are_none(
     tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(compiling, "_file", lambda: _file(tmp_path))
-    assert compiling._kept() == {}
+    assert compiling._saved_times() == {}
     assert "nested too deeply" in caplog.text

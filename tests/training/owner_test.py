@@ -227,7 +227,7 @@ def test_a_disk_that_fills_up_does_not_end_the_owner(
 
 
 def test_the_text_of_a_claim_keeps_the_terminal_as_it_is():
-    claim = dataclasses.replace(owner_lib._own_claim(), host="a\x1b[2J\u202eb")
+    claim = dataclasses.replace(owner_lib._new_claim(), host="a\x1b[2J\u202eb")
     assert "host a?[2J?b," in str(claim)
 
 

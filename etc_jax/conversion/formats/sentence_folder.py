@@ -62,7 +62,7 @@ def read(folder: pathlib.Path) -> SentenceFolder | None:
     path = folder / MODULES
     if not path.is_file():
         return None
-    paths = dict(_known(path))
+    paths = dict(_supported_modules(path))
     pooling = _pooling(_inside(folder, paths["Pooling"]) / "config.json")
     model = _inside(folder, paths["Transformer"])
     return SentenceFolder(
@@ -85,7 +85,7 @@ def _modules(path: pathlib.Path) -> list[tuple[str, str]]:
         raise ValueError(f"{path} is damaged: {error!r}") from error
 
 
-def _known(path: pathlib.Path) -> list[tuple[str, str]]:
+def _supported_modules(path: pathlib.Path) -> list[tuple[str, str]]:
     """The modules, if they are a transformer, a pooling and at most a norm.
 
     Raises:

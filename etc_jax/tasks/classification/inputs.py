@@ -153,10 +153,10 @@ def kept_tokens(room: int, lengths: Sequence[int]) -> list[int]:
 
 def _chars_of(text: str, pieces: TokenizedText, tokens: int) -> int:
     """Characters of a text that its first tokens reach to."""
-    return place_behind(text, pieces.text[: pieces.offsets[tokens - 1][1]])
+    return end_of(text, pieces.text[: pieces.offsets[tokens - 1][1]])
 
 
-def place_behind(text: str, read: str) -> int:
+def end_of(text: str, read: str) -> int:
     """The character of a text given its head, of which white space was made single."""
     left = sum(not char.isspace() for char in read)
     ends = (i for i, char in enumerate(text, start=1) if not char.isspace())

@@ -26,9 +26,9 @@ from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from etc_jax.tasks.classification.inputs import (
     Labelled,
+    end_of,
     kept_tokens,
     label_of,
-    place_behind,
     texts_of,
 )
 
@@ -103,7 +103,7 @@ def features(
         )
         layout.close_group()
         whole = most == lengths[number]
-        chars.append(len(text) if whole else place_behind(text, read))
+        chars.append(len(text) if whole else end_of(text, read))
     label, unusable = label_of(record)
     return [
         StructuredText(

@@ -65,7 +65,7 @@ def explain(
                 outputs.span[i], window, probability >= threshold, MAX_ANSWER_TOKENS
             )
             confidence *= _span_probability(outputs.span[i], span)
-            position = NOWHERE if span is None else _place(window, *span)
+            position = NOWHERE if span is None else _position(window, *span)
         probabilities = {
             (int(window.paragraph[at]), int(window.sentence[at])): float(
                 probability[at]
@@ -176,7 +176,7 @@ def _span_probability(logits: np.ndarray, span: tuple[int, int] | None) -> float
     )
 
 
-def _place(window: HotpotWindow, first: int, last: int) -> AnswerPosition:
+def _position(window: HotpotWindow, first: int, last: int) -> AnswerPosition:
     at = window.structure.links[first, 0]
     return AnswerPosition(
         int(window.paragraph[at]),

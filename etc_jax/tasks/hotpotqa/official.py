@@ -29,7 +29,7 @@ def answer_spans(
     text = "".join(spelled).replace(_SPACE, " ")
     if text.startswith(" "):
         text, owner = text[1:], owner[1:]
-    return [(owner[a], owner[b - 1]) for a, b in _places(text, answer)]
+    return [(owner[a], owner[b - 1]) for a, b in _occurrences(text, answer)]
 
 
 def words_of(text: str) -> list[int]:
@@ -42,7 +42,7 @@ def words_of(text: str) -> list[int]:
     return words
 
 
-def _places(text: str, answer: str) -> list[Span]:
+def _occurrences(text: str, answer: str) -> list[Span]:
     spans = []
     start = text.find(answer) if answer else -1
     while start >= 0:
@@ -52,7 +52,7 @@ def _places(text: str, answer: str) -> list[Span]:
 
 
 def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[Span]:
-    occurrences = _places(pieces.text, answer)
+    occurrences = _occurrences(pieces.text, answer)
     if not occurrences:
         return []
     words = words_of(pieces.text)

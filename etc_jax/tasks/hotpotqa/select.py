@@ -145,7 +145,7 @@ def select(
         raise broken
     counter = _Count()
     with whole_text(out) as file:
-        selected = _kept(model, task, files, count, keep, batch_size, workers)
+        selected = _selected(model, task, files, count, keep, batch_size, workers)
         for number, (record, paragraphs, problem) in enumerate(selected):
             value = official(record, paragraphs)
             file.write(("[\n" if number == 0 else ",\n") + json.dumps(value))
@@ -154,7 +154,7 @@ def select(
     return counter.selection()
 
 
-def _kept(
+def _selected(
     model: TrainedModel, task: Task, files, count: int, keep: int, batch_size, workers
 ) -> Iterator[tuple[Record, Sequence[int], tuple[str, str] | None]]:
     """Each record with the paragraphs that stay, and why it was no input."""

@@ -210,7 +210,8 @@ def pool(
             OFFICIAL_MAX_SHORT_WORDS if official_quirks else MAX_SHORT_WORDS
         )
     boundaries = {
-        name: _places(summaries, i, official_quirks) for i, name in enumerate(PLACES)
+        name: _boundaries(summaries, i, official_quirks)
+        for i, name in enumerate(PLACES)
     }
     if official_quirks:
         return _official_pool(summaries, boundaries, mode, max_short_words)
@@ -247,7 +248,7 @@ def _whole(summaries: Sequence[Summary]) -> list[Summary]:
     return ordered
 
 
-def _places(
+def _boundaries(
     summaries: Sequence[Summary], kind: int, quirks: bool
 ) -> list[SpanBoundary]:
     """Every place of a kind, best first; of equal ones the one seen first."""

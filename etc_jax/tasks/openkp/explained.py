@@ -106,7 +106,7 @@ def _page(record: Record, phrases: Sequence[Phrase]) -> ExplainedDocument:
         record.elements.tolist(), record.features, strict=True
     ):
         element = words[start:stop]
-        occurrences = list(_places(element, phrases))
+        occurrences = list(_marks(element, phrases))
         marks = tuple(mark for mark, _ in occurrences)
         ranks = tuple(rank for _, rank in occurrences)
         text = " ".join(element)
@@ -137,9 +137,7 @@ def _sheet(boxes: Sequence[Box]) -> Sheet | None:
     return Sheet(min(right, _LARGEST.width), min(bottom, _LARGEST.height))
 
 
-def _places(
-    words: list[str], phrases: Sequence[Phrase]
-) -> Iterator[tuple[Span, Ranks]]:
+def _marks(words: list[str], phrases: Sequence[Phrase]) -> Iterator[tuple[Span, Ranks]]:
     """(characters, ranks) of each run of words that are of the same phrases."""
     whole = np.array([[0, len(words)]])
     ranks: list[Ranks] = [()] * len(words)

@@ -70,7 +70,7 @@ _MENTIONS = (
 _WORD = re.compile(r"[a-z]+")
 
 
-def _said_words() -> frozenset[str]:
+def _template_words() -> frozenset[str]:
     """All words of the templates, none of which may be a name."""
     texts = [*_FILLER, *_MENTIONS, *TRADES, *GOODS, *ADJECTIVES, *_COMPANY_WORDS]
     texts += [word for words in _SLOTS.values() for word in words]
@@ -79,7 +79,7 @@ def _said_words() -> frozenset[str]:
     return frozenset(_WORD.findall(" ".join(texts).lower()))
 
 
-_TAKEN = _said_words()
+_TAKEN = _template_words()
 
 
 class NameGenerator:
@@ -110,7 +110,7 @@ class NameGenerator:
 
     def _stem(self) -> str:
         while True:
-            stem = self._invented() if self._invents else self._given()
+            stem = self._invented() if self._invents else self._next_name()
             if stem not in _TAKEN and not any(
                 stem in other or other in stem for other in self._stems
             ):
@@ -123,7 +123,7 @@ class NameGenerator:
         stem = "".join(choice(_ONSETS) + choice(_VOWELS) for _ in range(syllables))
         return stem + choice(_CODAS)
 
-    def _given(self) -> str:
+    def _next_name(self) -> str:
         if not self._left:
             raise ValueError(
                 f"an item needs more names than the given ones make; "

@@ -124,7 +124,7 @@ def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, A
         "annotations": [
             page.annotation(i, *answers)
             for i, answers in enumerate(
-                _said(rng, sizes, page, long, short, item.yes_no)
+                _drawn_annotations(rng, sizes, page, long, short, item.yes_no)
             )
         ],
     }
@@ -222,7 +222,7 @@ def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
         words -= len(text.split())
 
 
-def _said(
+def _drawn_annotations(
     rng: random.Random,
     sizes: NaturalQuestionsSizes,
     page: _Page,
@@ -256,7 +256,7 @@ class _Page:
         self._words: list[str] = []
         self._bytes: list[Span] = []
         self._candidates: list[tuple[Span, bool]] = []
-        self._places: list[tuple[WorldSentence, Span]] = []
+        self._sentence_spans: list[tuple[WorldSentence, Span]] = []
         self.block_of: dict[Entity, Span] = {}
         self._say("<H1>", "Almanac", "</H1>")
 
@@ -284,14 +284,16 @@ class _Page:
 
     def _add_sentence(self, sentence: WorldSentence, tags: Sequence[str]) -> None:
         start, _ = self._say(*(f"<{tag}>" for tag in tags))
-        self._places.append((sentence, self._say(*_TOKEN.findall(sentence.text))))
+        self._sentence_spans.append(
+            (sentence, self._say(*_TOKEN.findall(sentence.text)))
+        )
         _, stop = self._say(*(f"</{tag}>" for tag in reversed(tags)))
         if tags:
             self._candidates.append(((start, stop), False))
 
     def find(self, sentence: WorldSentence, value: str) -> Span:
         """Where a value stands in a sentence; names are in no other name."""
-        start, stop = next(span for s, span in self._places if s is sentence)
+        start, stop = next(span for s, span in self._sentence_spans if s is sentence)
         wanted = _TOKEN.findall(value)
         last = stop - len(wanted)
         return next(

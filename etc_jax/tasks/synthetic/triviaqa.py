@@ -108,7 +108,7 @@ def _add_mentions(rng: random.Random, document: WorldDocument, mentions: int) ->
     for value in values:
         # Years have no other names, and are no answers.
         for _ in range(mentions if isinstance(value, Entity) else 0):
-            text = names.filler(rng, rng.choice(_said_names(value)))
+            text = names.filler(rng, rng.choice(_spellings(value)))
             index = rng.randint(1, len(document.sentences))
             document.sentences.insert(index, WorldSentence(text))
 
@@ -120,7 +120,7 @@ def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
         words -= len(text.split())
 
 
-def _said_names(entity: Entity) -> list[str]:
+def _spellings(entity: Entity) -> list[str]:
     """What texts call an entity: the name, and the part that no other name has."""
     words = entity.name.split()
     part = words[-1] if entity.kind == "person" else words[0]
@@ -128,7 +128,7 @@ def _said_names(entity: Entity) -> list[str]:
 
 
 def _answer(entity: Entity) -> dict[str, Any]:
-    aliases = [*_said_names(entity), f"{entity.name} ({entity.kind})"]
+    aliases = [*_spellings(entity), f"{entity.name} ({entity.kind})"]
     return {
         "Aliases": aliases,
         "MatchedWikiEntityName": entity.name,

@@ -42,7 +42,7 @@ def use(chosen: str | os.PathLike | None) -> Iterator[None]:
     if jax.config.jax_compilation_cache_dir is not None:
         yield
         return
-    folder = _own() if chosen is None else _named(os.fspath(chosen))
+    folder = _user_folder() if chosen is None else _named(os.fspath(chosen))
     if folder is None:
         yield
         return
@@ -69,7 +69,7 @@ def root() -> pathlib.Path:
     return (base or pathlib.Path.home() / ".cache") / "etc_jax"
 
 
-def _own() -> str | None:
+def _user_folder() -> str | None:
     try:
         top = root()
         top.parent.mkdir(parents=True, exist_ok=True)

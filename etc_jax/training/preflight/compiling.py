@@ -64,7 +64,7 @@ def announced(what: str, *program: object, done: str = "compiled in") -> Iterato
       done: stands before the seconds it took.
     """
     key = _digest(program)
-    last = _kept().get(key, 0)
+    last = _saved_times().get(key, 0)
     estimate = f", {_seconds(last)} last time" if last >= _SHORT_SECS else ""
     _LOG.info("compiling %s%s ...", what, estimate)
     began = time.perf_counter()
@@ -93,7 +93,7 @@ def _file() -> pathlib.Path | None:
     return pathlib.Path(folder, FILE)
 
 
-def _kept() -> dict[str, float]:
+def _saved_times() -> dict[str, float]:
     """{digest: seconds}, the newest ones last; {} if there is no such file."""
     path = _file()
     try:
@@ -110,7 +110,7 @@ def _keep(key: str, secs: float) -> None:
     path = _file()
     if path is None:
         return
-    times = _kept()
+    times = _saved_times()
     times.pop(key, None)
     times[key] = round(secs, 2)
     newest = dict(list(times.items())[-MOST_KEPT:])

@@ -72,7 +72,7 @@ def test_no_name_contains_another_or_a_word_of_the_templates():
         assert len(words) == 100
         joined = " ".join(sorted(words))
         assert all(joined.count(word) == 1 for word in words)
-        assert not set(words) & names._said_words()
+        assert not set(words) & names._template_words()
 
 
 def test_names_are_made_of_the_given_words():
