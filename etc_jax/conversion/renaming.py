@@ -138,6 +138,7 @@ class LayerRuns:
             if self.top is not None and int(match[1]) >= self.top:
                 layer = int(match[1]) - self.top
                 return f"{self.start}.{self.TOP}.{layer}.{match[2]}"
+            # Layer i of the run, which is repeated `run` times before it.
             run, i = divmod(int(match[1]), self.length)
             return f"{self.start}.run{i}.{run}.{match[2]}"
         return name

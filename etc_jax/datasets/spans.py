@@ -131,6 +131,7 @@ def span_scores(
     n = len(document)
     start, end = np.float64(start), np.float64(end)
     scores = np.full((n, min(most, n)), -np.inf)
+    # One diagonal at a time: all pairs of 4,096 tokens would be 128 MiB.
     for more in range(scores.shape[1]):
         first, last = document[: n - more], document[more:]
         within = (first == last) & (first >= 0)

@@ -45,6 +45,7 @@ def mean_loss(
     if counts is None:
         counts = {name: sums[name][1] for name in loss_weights}
     terms = [
+        # A term without weight is 0 / 1, not NaN.
         factor * (sums[name][0] / jnp.maximum(counts[name], 1))
         for name, factor in loss_weights.items()
     ]

@@ -57,6 +57,7 @@ def make_train_step(
         params = optax.apply_updates(state.params, updates)
         grad_norm = optax.tree.norm(trained_only(grads))
         param_norm = optax.tree.norm(params)
+        # On the device, so that the host need not wait before the next step.
         good = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(param_norm)
         keep = lambda new, old: jnp.where(good, new, old)  # noqa: E731
         new_state = TrainState(

@@ -76,6 +76,8 @@ def _joined(pairs: Outputs, number: int) -> list[list[int]]:
     """Kept spans by cluster, those alone among them."""
     clusters: list[list[int]] = []
     cluster_of: list[list[int]] = []
+    # Column 0 is "no antecedent", column k antecedent k - 1. Antecedents come before
+    # their span, so that each has a cluster already.
     best = np.argmax(pairs.scores[:number], axis=1)
     for span, choice in enumerate(best):
         if choice == 0:

@@ -165,6 +165,7 @@ def _window(
     options: CoreferenceOptions,
 ) -> CoreferenceWindow:
     length = document.tokens.shape[1]
+    # Tokens are counted over all parts, each of which is a row of `length`.
     part = candidates.first_tokens // length
     of_window = _only(candidates, (part >= parts.start) & (part < parts.stop))
     before = parts.start * length
@@ -176,6 +177,7 @@ def _window(
     clusters[:number] = of_window.clusters
     rows = slice(parts.start, parts.stop)
     fields = parts_of(sizes, document.tokens[rows].reshape(-1), ())
+    # Not those of `parts_of`: parts end with padding in the middle of the window.
     example_ids = np.zeros(sizes.input_length, np.int32)
     example_ids[: len(parts) * length] = document.example_ids[rows].reshape(-1)
     word_parts = document.word_tokens[:, 0] // length

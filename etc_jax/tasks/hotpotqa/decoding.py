@@ -170,6 +170,7 @@ def _best_of(spans: tuple[np.ndarray, np.ndarray], support: np.ndarray):
 def _scores(logits: np.ndarray, allowed: np.ndarray, top: int | None) -> np.ndarray:
     scores = np.where(allowed, np.float64(logits), -np.inf)
     if top is not None and top < len(scores):
+        # Tokens that are not allowed take places among the best too.
         order = np.argsort(-np.float64(logits), kind="stable")
         scores[order[top:]] = -np.inf
     return scores

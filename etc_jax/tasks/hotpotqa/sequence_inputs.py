@@ -244,6 +244,7 @@ def _labels(
     kind = WORDS.get(answer, SPAN)
     spans: list[Span] = []
     if kind == SPAN:
+        # Units are (paragraph, sentence), those of titles (paragraph, -1).
         inside = {u for u in layout.units if titles[u[0]] in supporting and u[1] >= 0}
         spans = _occurrences(layout, answer, inside)
         spans = spans or _occurrences(layout, answer, layout.units)

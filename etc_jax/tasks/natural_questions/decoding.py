@@ -145,9 +145,12 @@ def _summary(window, types, span, borders: _Borders, top: int, quirks: bool) -> 
             if name.startswith("long"):
                 allowed = borders.among(window.word, kind)
             logits = np.where(allowed, logits, -np.inf)
+        # Stable: of equal logits the first token counts, on every machine.
         best = np.argsort(-logits, kind="stable")[:top]
+        # With quirks, what is no word takes a place among the best and is lost then.
         best = best[allowed[best]]
         words = window.word[best].tolist()
+        # Kinds are begin and end by turns: the first byte, or one past the last.
         offsets = [window.record.bytes_of((w, w + 1))[kind % 2] for w in words]
         summary[name] = [
             list(x) for x in zip(logits[best].tolist(), words, offsets, strict=True)

@@ -250,6 +250,7 @@ def _article(
         for number in range(start, stop):
             word = record.words[number]
             html = record.is_html[number]
+            # A tag is one token, whatever its name.
             of_word = [tags[word.startswith("</")]] if html else ids_of[word]
             ids += of_word
             lengths.append(len(of_word))
@@ -257,7 +258,7 @@ def _article(
         of_candidates.append(np.full(stop - start, index, np.int32))
     if not ids:
         raise BadRecordError("no text", f"{record.id!r}: no candidate has a token")
-    counts = np.array(lengths)
+    counts = np.array(lengths)  # [words], pieces of each
     return Article(
         ids=np.array(ids, np.int32),
         word=np.repeat(np.concatenate(of_words), counts),

@@ -104,6 +104,7 @@ def read_page(
     lengths = np.array([len(x) for x in ids])
     # Of words, and of words that have pieces, before each place.
     pieces = np.concatenate([[0], np.cumsum(lengths)])
+    # Elements follow each other: those that fit are the first ones.
     number = int(np.sum(pieces[elements[:, 1]] <= room))
     if not number:
         raise BadRecordError(
@@ -120,6 +121,7 @@ def read_page(
             "too large",
             f"{record.id!r}: {np.sum(keeps)} words, but there is room for {room}",
         )
+    # Of each word among those that are kept; one more for the end.
     new_index = np.concatenate([[0], np.cumsum(keeps)])
     return Page(
         ids=np.concatenate([np.zeros(0, np.int32), *ids[:stop]]),

@@ -80,6 +80,7 @@ def scale_by_factored_rms(
                 return nothing, nothing, jnp.zeros_like(param)
             rows, columns = dims
             zeros = jnp.zeros_like(param)
+            # [..., rows] and [..., columns] in place of [..., rows, columns].
             return jnp.mean(zeros, columns), jnp.mean(zeros, rows), nothing
 
         moments = jax.tree_util.tree_map_with_path(one, params)
@@ -99,6 +100,7 @@ def scale_by_factored_rms(
             rows, columns = dims
             v_row = decay * v_row + (1 - decay) * jnp.mean(squares, columns)
             v_col = decay * v_col + (1 - decay) * jnp.mean(squares, rows)
+            # V = r c' / mean(r): the mean divides one factor only.
             by_row = jnp.expand_dims(v_row, columns)
             by_row = by_row / jnp.mean(by_row, axis=rows, keepdims=True)
             by_column = jnp.expand_dims(v_col, rows)
