@@ -51,10 +51,10 @@ class Left(NamedTuple):
 
 LEFT = {
     "base": Left(names=1, terms=1),
-    "cli": Left(names=5, terms=1, shapes=2),
+    "cli": Left(names=5, terms=1),
     "config": Left(terms=1),
     "configs": Left(names=4),
-    "conversion": Left(terms=1, shapes=14),
+    "conversion": Left(terms=1),
     "data": Left(terms=12),
     "datasets": Left(terms=8),
     "generation": Left(names=4, shapes=4),
@@ -67,8 +67,8 @@ LEFT = {
     "recipes": Left(names=1),
     "sharding": Left(shapes=1),
     "structure": Left(shapes=1),
-    "tasks": Left(terms=17, shapes=9),
-    "training": Left(terms=6, shapes=3),
+    "tasks": Left(terms=17),
+    "training": Left(terms=6),
 }
 
 
