@@ -170,20 +170,36 @@ def read_records(
 
 
 def reader(
-    parse: Callable[..., T], values: Callable[..., Any], options: Any
+    parse: Callable[..., T],
+    values: Callable[..., Any] = read_array,
+    options: Any = None,
 ) -> Callable[..., Iterator[T]]:
-    """`DataSet.read` of files whose records depend on options.
+    """`DataSet.read` of some files.
 
     Args:
-      parse: (value, note, options=) -> record; see `read_records`.
-      values: (path, options=) -> the values of a file.
-      options: where none are given.
+      parse: (value, note) -> record; see `read_records`.
+      values: path -> the values of a file.
+      options: where none are given; None: records do not depend on options. Otherwise
+        `parse` and `values` take `options=` too.
 
     Returns:
-      (paths, problems=None, *, options=) -> the records, as `read_records` gives them.
+      (paths, problems=None) -> the records, as `read_records` gives them; with
+      `options=` where they depend on options.
     """
     # A partial can be sent to worker processes, which a function in here cannot.
+    if options is None:
+        return functools.partial(_read, parse=parse, values=values)
     return functools.partial(_read_with, parse=parse, values=values, options=options)
+
+
+def _read(
+    paths: Sequence[str | os.PathLike],
+    problems: Problems | None = None,
+    *,
+    parse: Callable[..., T],
+    values: Callable[..., Any],
+) -> Iterator[T]:
+    return read_records(paths, parse, problems, values)
 
 
 def _read_with(

@@ -13,13 +13,13 @@ scorer reads is made of it by `etc_jax.tasks.coreference.writing`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.json_lines import has_objects, read_lines
-from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.datasets.records import Note, reader
 from etc_jax.datasets.task import DataSet, Form
 from etc_jax.tasks.coreference import (
     json_form as coreference_json,
@@ -62,23 +62,6 @@ __all__ = [
 ]
 
 
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The documents of files in CoNLL's columns or of JSON lines, one at a time.
-
-    Args:
-      paths: one or more files, gzipped if named `.gz`; of JSON lines if named `.jsonl`
-        or `.jsonlines`.
-      problems: where what is wrong is counted; None: a bad document is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the place.
-      OSError: if a file cannot be read.
-    """
-    return read_records(paths, parse, problems, read_fn=_values)
-
-
 def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     if has_objects(path):
         return read_lines(path)
@@ -98,6 +81,11 @@ def parse(value: Any, note: Note) -> Record:
     if isinstance(value, Lines):
         return coreference_records.parse(value, note)
     return coreference_json.parse(value, note)
+
+
+# The documents of files in CoNLL's columns, or of JSON lines if named `.jsonl` or
+# `.jsonlines`; gzipped if named `.gz`.
+read = reader(parse, _values)
 
 
 SEQUENCE = Form(

@@ -22,7 +22,7 @@ from etc_jax.data.input_files import (
     open_input,
     too_large,
 )
-from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.datasets.records import Note
 
 # (first, last) word, both of the mention, counted over the whole part.
 Span = tuple[int, int]
@@ -85,22 +85,6 @@ class Lines:
 
     number: int
     lines: list[bytes]
-
-
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The parts of files such as `train.english.v4_gold_conll`, one at a time.
-
-    Args:
-      paths: one or more files, gzipped if named `.gz`.
-      problems: where what is wrong is counted; None: a bad part is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file, the part and the line.
-      OSError: if a file cannot be read.
-    """
-    return read_records(paths, parse, problems, read_fn=read_parts)
 
 
 def read_parts(

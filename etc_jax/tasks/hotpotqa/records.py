@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax.datasets.fields import STRING, WHOLE, Fields, list_of, pair, text
-from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.records import BadRecordError, Note, reader
 
 _CONTEXT = list_of(pair(STRING, list_of(STRING)))
 _FACTS = list_of(pair(STRING, WHOLE))
@@ -46,25 +44,6 @@ class Record:
     level: str
 
 
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The records of official files such as `hotpot_train_v1.1.json`.
-
-    Supporting facts that point nowhere, which official files have, are counted; they
-    stay in the record, as the official metric counts them too.
-
-    Args:
-      paths: one or more files.
-      problems: where what is wrong is counted; None: a bad record is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    return read_records(paths, parse, problems)
-
-
 def parse(value: Any, note: Note) -> Record:
     """A record from its JSON value.
 
@@ -91,6 +70,12 @@ def parse(value: Any, note: Note) -> Record:
     )
     _note_oddities(record, note)
     return record
+
+
+# The records of official files such as `hotpot_train_v1.1.json`. Supporting facts that
+# point nowhere are counted; they stay in the record, as the official metric counts
+# them too.
+read = reader(parse)
 
 
 def _note_oddities(record: Record, note: Note) -> None:

@@ -12,7 +12,7 @@ import os
 import pathlib
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar
 from xml.parsers.expat import errors as expat_errors
 
@@ -24,7 +24,7 @@ from etc_jax.data.input_files import (
 )
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
 from etc_jax.datasets.json_lines import has_objects, read_lines
-from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.datasets.records import Note, reader
 
 LABELS = ("false", "true")
 
@@ -65,25 +65,6 @@ class Record:
 
     labels: ClassVar = LABELS
     second: ClassVar = None
-
-
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The articles of files such as `articles-training-byarticle-20181122.xml`.
-
-    They come one at a time, and nothing but one is in memory, and the labels of a file.
-    Where there is no file of the truth, articles have no label.
-
-    Args:
-      paths: files `articles-NAME.xml`, or `.jsonl`; either may be gzipped.
-      problems: where what is wrong is counted; None: a bad record is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record, or the line.
-      OSError: if a file cannot be read.
-    """
-    return read_records(paths, parse, problems, read_values)
 
 
 def parse(value: Any, note: Note) -> Record:
@@ -158,6 +139,12 @@ def read_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     if has_objects(path):
         return read_lines(path)
     return _with_truth(path)
+
+
+# The articles of files `articles-NAME.xml` or `.jsonl`; either may be gzipped. Nothing
+# but one article and the labels of a file is in memory. Where there is no file of the
+# truth, articles have no label.
+read = reader(parse, read_values)
 
 
 def _with_truth(path: pathlib.Path) -> Iterator[tuple[int, Any]]:

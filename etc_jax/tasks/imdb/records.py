@@ -12,13 +12,13 @@ import os
 import pathlib
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import STRING, Fields, anything, shown
 from etc_jax.datasets.json_lines import has_objects, read_lines
-from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.datasets.records import Note, reader
 
 LABELS = ("neg", "pos")
 
@@ -51,23 +51,6 @@ class Record:
     labels: ClassVar = LABELS
     title: ClassVar = ""
     second: ClassVar = None
-
-
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The reviews of folders such as `aclImdb/train`, one at a time.
-
-    Args:
-      paths: folders with `neg` and `pos`, or one of `neg`, `pos` and `unsup` itself; or
-        files `.jsonl` and `.jsonl.gz`.
-      problems: where what is wrong is counted; None: a bad record is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the folder or file and the record.
-      OSError: if something cannot be read.
-    """
-    return read_records(paths, parse, problems, _values)
 
 
 def parse(value: Any, note: Note) -> Record:
@@ -126,6 +109,11 @@ def _values(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
         f"{os.fspath(path)}: expected a folder such as aclImdb/train, or a file named "
         ".jsonl or .parquet",
     )
+
+
+# The reviews of folders such as `aclImdb/train`, of one of its folders `neg`, `pos` and
+# `unsup`, and of files `.jsonl` and `.jsonl.gz`.
+read = reader(parse, _values)
 
 
 def _reviews(path: str | os.PathLike) -> Iterator[Any]:

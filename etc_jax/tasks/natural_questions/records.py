@@ -7,9 +7,7 @@ simplified ones as text with one space between tokens; their fields tell them ap
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax.datasets.fields import (
@@ -21,8 +19,8 @@ from etc_jax.datasets.fields import (
     anything,
     wrong_type,
 )
-from etc_jax.datasets.json_lines import read_line_records
-from etc_jax.datasets.records import BadRecordError, Note, Problems
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.records import BadRecordError, Note, reader
 
 # (first, one past the last) word, or byte.
 Span = tuple[int, int]
@@ -86,22 +84,6 @@ class Record:
         return (self.word_bytes[span[0]][0], self.word_bytes[span[1] - 1][1])
 
 
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The records of files such as `nq-train-00.jsonl.gz`, one at a time.
-
-    Args:
-      paths: one or more files, original or simplified.
-      problems: where what is wrong is counted; None: a bad record is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    return read_line_records(paths, parse, problems)
-
-
 def parse(value: Any, note: Note) -> Record:
     """A record from its JSON value.
 
@@ -138,6 +120,10 @@ def parse(value: Any, note: Note) -> Record:
     )
     _note_oddities(record, value, note)
     return record
+
+
+# The records of files such as `nq-train-00.jsonl.gz`, original or simplified.
+read = reader(parse, read_lines)
 
 
 def _identity(fields: Fields) -> str:

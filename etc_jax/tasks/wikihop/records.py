@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from etc_jax.datasets.fields import STRING, Fields, list_of, text
-from etc_jax.datasets.records import BadRecordError, Note, Problems, read_records
+from etc_jax.datasets.records import BadRecordError, Note, reader
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,22 +30,6 @@ class Record:
     candidates: tuple[str, ...]
     answer: str | None
     label: int | None
-
-
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Record]:
-    """The records of official files such as `train.json` and `train.masked.json`.
-
-    Args:
-      paths: one or more files.
-      problems: where what is wrong is counted; None: a bad record is raised.
-
-    Raises:
-      BadRecordError: without `problems`, naming the file and the record.
-      OSError: if a file cannot be read.
-    """
-    return read_records(paths, parse, problems)
 
 
 def parse(value: Any, note: Note) -> Record:
@@ -81,6 +64,10 @@ def parse(value: Any, note: Note) -> Record:
         answer=answer,
         label=None if answer is None else _label(name, answer, candidates),
     )
+
+
+# The records of official files such as `train.json` and `train.masked.json`.
+read = reader(parse)
 
 
 def normal(answer: str) -> str:

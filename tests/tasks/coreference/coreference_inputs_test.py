@@ -13,8 +13,9 @@ from tokenizer_samples import byte_bpe
 
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
+from etc_jax.tasks.coreference import read
 from etc_jax.tasks.coreference.inputs import features
-from etc_jax.tasks.coreference.records import Record, read
+from etc_jax.tasks.coreference.records import Record
 
 
 def sizes(input_length: int) -> SequenceSizes:

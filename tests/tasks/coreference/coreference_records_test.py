@@ -11,7 +11,8 @@ from golden_data import require_shared
 from hypothesis import given, settings, strategies as st
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.tasks.coreference.records import Record, read
+from etc_jax.tasks.coreference import read
+from etc_jax.tasks.coreference.records import Record
 from etc_jax.tasks.coreference.writing import write
 
 

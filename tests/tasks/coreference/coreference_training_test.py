@@ -13,9 +13,9 @@ from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
 from etc_jax.objectives.losses.coreference import marginal_loss
 from etc_jax.scoring import coreference
+from etc_jax.tasks.coreference import read
 from etc_jax.tasks.coreference.decoding import decode
 from etc_jax.tasks.coreference.inputs import features
-from etc_jax.tasks.coreference.records import read
 from etc_jax.tasks.coreference.writing import write
 
 NUM_CANDIDATES = 30

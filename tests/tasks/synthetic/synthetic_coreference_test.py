@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from etc_jax.datasets.records import Problems
 from etc_jax.scoring import coreference
-from etc_jax.tasks.coreference.records import Problems, Record, read
+from etc_jax.tasks.coreference import Record, read
 from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.coreference import (
     PRONOUNS,
