@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from etc_jax.base import registry
@@ -29,6 +30,12 @@ def printable(text: str) -> str:
 def in_shell(text: str) -> str:
     """A text as a shell takes it: in double quotes if they keep it as it is."""
     return shlex.quote(text) if set(text) & set('"$`\\!') else f'"{text}"'
+
+
+def listing(lines: Sequence[str], most: int) -> str:
+    """The first lines, indented and each after a line feed; then how many more."""
+    more = [f"... and {len(lines) - most} more"] if len(lines) > most else []
+    return "".join(f"\n  {line}" for line in [*lines[:most], *more])
 
 
 def next_command(*words: str, note: str = "") -> str:

@@ -29,6 +29,7 @@ from etils import epath
 
 from etc_jax.base import strict_json
 from etc_jax.base.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
+from etc_jax.base.terminal import listing
 from etc_jax.base.whole_files import unfinished_target, write_whole
 from etc_jax.config import (
     CheckpointConfig,
@@ -353,8 +354,7 @@ def changes(saved: Mapping[str, Any], config: Config) -> str:
         for path in sorted(old.keys() | new.keys())
         if old.get(path, absent) != new.get(path, absent)
     ]
-    more = f"\n  ... and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-    return f"{len(changed)} changes:\n  " + "\n  ".join(changed[:_SHOWN]) + more
+    return f"{len(changed)} changes:{listing(changed, _SHOWN)}"
 
 
 def is_same_run(saved: Mapping[str, Any], config: Config) -> bool:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from etc_jax.base.terminal import listing
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import Job
 
@@ -58,12 +59,10 @@ def check_same(
     ]
     if not changed:
         return
-    more = f"\n  ... and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
     raise UserError(
         f"inputs of this run are not what they were when step {step} was saved "
-        f"({len(changed)} of {len(then.keys() | now.keys())}):\n  "
-        + "\n  ".join(changed[:_SHOWN])
-        + f"{more}\nRestore them (files, "
+        f"({len(changed)} of {len(then.keys() | now.keys())}):"
+        f"{listing(changed, _SHOWN)}\nRestore them (files, "
         "or the versions of the packages that make tokens of them) and give the same "
         "command again; or choose another --workdir, where checkpoint.init_from can "
         "take over the parameters. Files of data.held_back_files may also be others, "

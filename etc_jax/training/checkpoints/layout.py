@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from etc_jax.base.terminal import listing
 from etc_jax.sharding import path_of
 from etc_jax.training.errors import UserError
 
@@ -48,12 +49,9 @@ def check_same_leaves(saved: Leaves, wanted: Leaves, name: str) -> None:
       name: of the checkpoint, for the message.
     """
     if wrong := differences(saved, wanted):
-        more = f"\n  ... and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise UserError(
             f"checkpoint {name} is of another model or optimizer; {len(wrong)} "
-            f"differences ({_sections(wrong)}):\n  "
-            + "\n  ".join(wrong[:_SHOWN])
-            + more
+            f"differences ({_sections(wrong)}):{listing(wrong, _SHOWN)}"
         )
 
 

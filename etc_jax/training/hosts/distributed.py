@@ -32,6 +32,7 @@ import jax
 from jax._src import distributed as jax_distributed, xla_bridge
 from jax._src.clusters import ClusterEnv
 
+from etc_jax.base.terminal import listing
 from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.hosts.key_value import look_up
 from etc_jax.training.hosts.process_rank import ProcessRank, detect
@@ -350,9 +351,7 @@ def check_same(what: str, values: Mapping[str, Any], *, advice: str) -> None:
             if first.get(name, absent) != other.get(name, absent)
         ]
         if wrong:
-            more = f"\n  ... and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            shown = "\n  ".join(wrong[:5])
             raise UserError(
-                f"the processes differ in {what} ({len(wrong)} values); {advice}:\n  "
-                f"{shown}{more}"
+                f"the processes differ in {what} ({len(wrong)} values); {advice}:"
+                + listing(wrong, 5)
             )

@@ -13,6 +13,7 @@ import optax
 from etils import epath
 
 from etc_jax.base import registry
+from etc_jax.base.terminal import listing
 from etc_jax.config import Config
 from etc_jax.config.kinds import is_objective
 from etc_jax.sharding import (
@@ -274,11 +275,7 @@ def _checked_batches(config, job, mesh, count: int) -> tuple[Any, float | None]:
         if job.useful_flops is not None:
             useful.append(job.useful_flops(batch))
     if problems:
-        more = len(problems) - _SHOWN
-        rest = f"\n  ... and {more} more" if more > 0 else ""
-        raise UserError(
-            "the first batches are wrong:\n  " + "\n  ".join(problems[:_SHOWN]) + rest
-        )
+        raise UserError("the first batches are wrong:" + listing(problems, _SHOWN))
     if not useful or None in useful:
         return first, None
     return first, np.mean(useful) * config.train.batch_size / len(rows)
