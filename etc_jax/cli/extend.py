@@ -126,16 +126,8 @@ def run(args: argparse.Namespace) -> str:
     source = find_source(args.source, args.step, "made long")
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     is_hf = _is_hf(args, source)
-    asked = Extension(
-        args.to,
-        args.max_length,
-        args.window,
-        args.block_size,
-        args.num_globals,
-        args.positions,
-        args.copy_global,
-        args.seed,
-    )
+    names = (field.name for field in dataclasses.fields(Extension))
+    asked = Extension(**{name: getattr(args, name) for name in names})
     extended = extend(source.params, source.config, asked)
     length = asked.max_length or _length(extended)
     beside, notes = beside_of(source, tokenizer, max_length=length)
