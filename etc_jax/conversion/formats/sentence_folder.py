@@ -112,7 +112,8 @@ def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 def _pooling(path: pathlib.Path) -> str:
     values = read_object(path) if path.is_file() else {}
-    modes = [k.removeprefix(_START) for k, on in values.items() if _is_mode(k, on)]
+    chosen = (key for key, is_on in values.items() if is_on is True)
+    modes = [key.removeprefix(_START) for key in chosen if key.startswith(_START)]
     if isinstance(values.get("pooling_mode"), str):
         modes = [values["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in _NAMES:
@@ -121,10 +122,6 @@ def _pooling(path: pathlib.Path) -> str:
             "here is the mean of the tokens, or the first one (cls)"
         )
     return _NAMES[modes[0]]
-
-
-def _is_mode(name: str, value: Any) -> bool:
-    return name.startswith(_START) and value is True
 
 
 def _max_length(lengths: pathlib.Path, prompts: pathlib.Path) -> int | None:

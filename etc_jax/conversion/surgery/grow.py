@@ -62,7 +62,8 @@ def grow(
     """
     target = dataclasses.replace(config, vocab_size=config.vocab_size + number)
     source = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
-    shapes = _shapes(target)
+    abstract = flatten(jax.eval_shape(_init_fn(target)))
+    shapes = {path: leaf.shape for path, leaf in abstract.items()}
     # A model with other heads lacks some of those of its module: any numbers do.
     whole = source | _drawn(config, shapes.keys() - source.keys(), seed)
     longer = [p for p in whole if shapes.get(p, whole[p].shape) != whole[p].shape]
@@ -108,11 +109,6 @@ def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
     module, sequences = _module(config)
     tokens = [jnp.zeros((1, 1), jnp.int32)] * sequences
     return lambda: module.init(sampling.key(seed), *tokens)["params"]
-
-
-def _shapes(config: Any) -> dict[str, tuple[int, ...]]:
-    abstract = flatten(jax.eval_shape(_init_fn(config)))
-    return {path: leaf.shape for path, leaf in abstract.items()}
 
 
 def _drawn(config: Any, paths: Collection[str], seed: int) -> dict[str, np.ndarray]:

@@ -163,7 +163,8 @@ def features(
         )
     parts: list[list[int]] = [[]]
     positions: list[tuple[int, int]] = []
-    texts = [_text(sentence) for sentence in record.sentences]
+    # The space in front makes the first word the same pieces as any other.
+    texts = ["".join(f" {word}" for word in words) for words in record.sentences]
     for sentence, pieces in zip(
         record.sentences, encode(tokenizer, texts), strict=True
     ):
@@ -180,11 +181,6 @@ def features(
             for w in words
         ]
     return _document(record, tokenizer, sizes.input_length, parts, positions)
-
-
-def _text(sentence: tuple[str, ...]) -> str:
-    # The space in front makes the first word the same pieces as any other.
-    return "".join(f" {word}" for word in sentence)
 
 
 def _words(

@@ -101,7 +101,8 @@ class _Builder:
         }
         self._layout = Layout(sizes)
         self._pieces = iter(encode(tokenizer, list(texts_of(record))))
-        self._answer = (record.answer or "") if official_quirks else _stripped(record)
+        answer = record.answer or ""
+        self._answer = answer if official_quirks else answer.strip()
         self._support = _facts(record, official_quirks)
         self._paragraphs: list[int] = []
         self._sentences: list[int] = []
@@ -232,10 +233,6 @@ def texts_of(record: Record) -> Iterator[str]:
     for paragraph in record.paragraphs:
         yield paragraph.title
         yield from paragraph.sentences
-
-
-def _stripped(record: Record) -> str:
-    return (record.answer or "").strip()
 
 
 def _facts(record: Record, official_quirks: bool) -> dict[str, set[int]]:

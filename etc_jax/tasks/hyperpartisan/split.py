@@ -129,7 +129,9 @@ def write_parts(
     pathlib.Path(out).mkdir(parents=True, exist_ok=True)
     for name, ids in ids_with_article.items():
         if ids:
-            _write(files[name], [values[i] for i in ids])
+            text = json_lines.text_of([values[i] for i in ids])
+            with whole(files[name]) as part:
+                part.write_text(text, encoding="utf-8")
     return {name: [i for i in ids if i not in values] for name, ids in splits.items()}
 
 
@@ -142,11 +144,6 @@ class _Article(NamedTuple):
 
 def _checked(value: Any, note: Note) -> _Article:
     return _Article(parse(value, note).id, value)
-
-
-def _write(path: pathlib.Path, values: Sequence[Mapping[str, Any]]) -> None:
-    with whole(path) as part:
-        part.write_text(json_lines.text_of(values), encoding="utf-8")
 
 
 # --- command line ---------------------------------------------------------------------

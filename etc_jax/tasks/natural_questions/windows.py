@@ -130,7 +130,8 @@ class ArticleWindows:
         """
         self._record, self._options = record, options
         self._quirks = official_quirks
-        surfaces = sorted({w for w, h in _words(record) if not h})
+        words = zip(record.words, record.is_html, strict=True)
+        surfaces = sorted({word for word, is_html in words if not is_html})
         question, *pieces = encode(tokenizer, [record.question, *surfaces])
         self.question = question.ids[: options.question_tokens]
         self._cut = too_long(questions=(len(question), options.question_tokens))
@@ -226,10 +227,6 @@ def _padded(values: np.ndarray, n: int, before: int) -> np.ndarray:
     padded = np.full(n, -1, np.int32)
     padded[before : before + len(values)] = values
     return padded
-
-
-def _words(record: Record):
-    return zip(record.words, record.is_html, strict=True)
 
 
 def _listed_tops(record: Record) -> list[tuple[int, Span]]:

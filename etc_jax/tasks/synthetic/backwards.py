@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 
 # Common words of one form each.
 WORDS = tuple(
@@ -41,22 +40,17 @@ class BackwardsSizes:
             raise ValueError(f"length is {low} to {high}; expected 1 <= fewest <= most")
 
 
-def records(
-    count: int, *, seed: int, sizes: BackwardsSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields records `start .. start + count - 1` of an endless series.
+def _record(number: int, seed: int, sizes: BackwardsSizes) -> dict[str, Any]:
+    rng = random.Random(f"backwards {seed} {number}")
+    words = rng.choices(WORDS, k=rng.randint(*sizes.length))
+    return {
+        "id": f"backwards-{seed}-{number}",
+        "input": " ".join(words),
+        "target": " ".join(reversed(words)),
+    }
 
-    A record depends on seed, sizes and its number alone.
-    """
-    low, high = (sizes or BackwardsSizes()).length
-    for number in range(start, start + count):
-        rng = random.Random(f"backwards {seed} {number}")
-        words = rng.choices(WORDS, k=rng.randint(low, high))
-        yield {
-            "id": f"backwards-{seed}-{number}",
-            "input": " ".join(words),
-            "target": " ".join(reversed(words)),
-        }
+
+records = series(_record, BackwardsSizes)
 
 
 MAKER = registry.register("invented_items", "backwards")(

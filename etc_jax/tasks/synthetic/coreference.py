@@ -21,7 +21,7 @@ from etc_jax.base import registry
 from etc_jax.base.whole_files import whole
 from etc_jax.tasks.coreference.records import Record, Span
 from etc_jax.tasks.coreference.writing import brackets
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.names import ADJECTIVES, TRADES, NameGenerator
 
 SPLITS = ("train", "development", "test")
@@ -84,19 +84,14 @@ class StorySizes:
                 raise ValueError(f"{name} must be {low} to {high}, got {value}")
 
 
-def records(
-    count: int, *, seed: int, sizes: StorySizes | None = None, start: int = 0
-) -> Iterator[Record]:
-    """Yields records `start .. start + count - 1` of an endless series.
+def _record(number: int, seed: int, sizes: StorySizes) -> Record:
+    # Text seeds are hashed whole, so that neighbours have nothing in common.
+    story = _Story(random.Random(f"coreference {seed} {number}"), sizes)
+    return story.record(f"synthetic/{seed}/{number}")
 
-    A record depends on seed, sizes and its number alone. As in OntoNotes, what is
-    mentioned once is in no cluster.
-    """
-    sizes = sizes or StorySizes()
-    for number in range(start, start + count):
-        # Text seeds are hashed whole, so that neighbours have nothing in common.
-        story = _Story(random.Random(f"coreference {seed} {number}"), sizes)
-        yield story.record(f"synthetic/{seed}/{number}")
+
+# As in OntoNotes, what is mentioned once is in no cluster.
+records = series(_record, StorySizes)
 
 
 def write(stories: Iterable[Record], path: str | os.PathLike) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.schema import KINDS, PAIRS, YEAR, Relation
 from etc_jax.tasks.synthetic.telling import WorldDocument
 from etc_jax.tasks.synthetic.worlds import Entity, World, WorldSizes
@@ -53,18 +53,6 @@ class _Item:
     support: Sequence[tuple[Entity, Relation]]
 
 
-def records(
-    count: int, *, seed: int, sizes: HotpotQaSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields records `start .. start + count - 1` of an endless series.
-
-    A record depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or HotpotQaSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
-
-
 def _record(number: int, seed: int, sizes: HotpotQaSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     name = f"hotpotqa {seed} {number}"
@@ -89,6 +77,9 @@ def _record(number: int, seed: int, sizes: HotpotQaSizes) -> dict[str, Any]:
         "supporting_facts": support,
         "context": [_context(document) for document in item.documents],
     }
+
+
+records = series(_record, HotpotQaSizes)
 
 
 def _context(document: WorldDocument) -> list:

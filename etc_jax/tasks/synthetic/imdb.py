@@ -15,14 +15,14 @@ import dataclasses
 import os
 import pathlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from etc_jax.base import registry, rules
 from etc_jax.base.whole_files import whole_folder
 from etc_jax.tasks.imdb.records import LABELS
 from etc_jax.tasks.synthetic import names
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.names import NameGenerator
 
 OPINIONS = {
@@ -72,19 +72,6 @@ class ImdbSizes:
         rules.number(0, 1).check(late=self.late)
 
 
-def records(
-    count: int, *, seed: int, sizes: ImdbSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields reviews `start .. start + count - 1` of an endless series.
-
-    A review depends on seed, sizes and its number alone. It is as
-    `etc_jax.tasks.imdb.records.parse` takes it; half of them are for their film.
-    """
-    sizes = sizes or ImdbSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
-
-
 def _record(number: int, seed: int, sizes: ImdbSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     rng = random.Random(f"imdb {seed} {number}")
@@ -96,6 +83,10 @@ def _record(number: int, seed: int, sizes: ImdbSizes) -> dict[str, Any]:
         "label": LABELS.index(label),
         "rating": rating,
     }
+
+
+# As `etc_jax.tasks.imdb.records.parse` takes them; half of them are for their film.
+records = series(_record, ImdbSizes)
 
 
 def _text(rng: random.Random, label: str, sizes: ImdbSizes) -> str:

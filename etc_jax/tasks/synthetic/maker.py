@@ -7,9 +7,11 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from etc_jax.base.whole_files import whole_text
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,30 @@ class Maker:
     def write(self, path: str | os.PathLike, records: Iterable[dict[str, Any]]) -> None:
         """Writes a file of records; see `write_records`."""
         write_records(path, records, lines=self.lines, around=self.around)
+
+
+def series(
+    make: Callable[[int, int, Any], T], sizes_class: type
+) -> Callable[..., Iterator[T]]:
+    """`Maker.records` of an endless series of independent records.
+
+    Args:
+      make: (number, seed, sizes) -> record, which depends on these alone.
+      sizes_class: of the sizes, where none are given.
+
+    Returns:
+      (count, *, seed, sizes=None, start=0) -> records `start .. start + count - 1`.
+    """
+
+    def records(
+        count: int, *, seed: int, sizes: Any = None, start: int = 0
+    ) -> Iterator[T]:
+        sizes = sizes or sizes_class()
+        return (make(number, seed, sizes) for number in range(start, start + count))
+
+    # Whose docstring says what the records are, for --help.
+    records.__module__ = make.__module__
+    return records
 
 
 def write_records(

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.tasks.synthetic import names
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 
 _STATEMENTS = (
     "The {trade} sells {goods}.",
@@ -59,18 +58,6 @@ class ChoiceSizes:
                 raise ValueError(f"{name} must be {wanted}, got {getattr(self, name)}")
 
 
-def records(
-    count: int, *, seed: int, sizes: ChoiceSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields articles `start .. start + count - 1` of an endless series.
-
-    An article depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or ChoiceSizes()
-    for number in range(start, start + count):
-        yield _article(number, seed, sizes)
-
-
 def _article(number: int, seed: int, sizes: ChoiceSizes) -> dict[str, Any]:
     rng = random.Random(f"multiple_choice {seed} {number}")
     trades = rng.sample(names.TRADES, sizes.facts)
@@ -105,6 +92,9 @@ def _article(number: int, seed: int, sizes: ChoiceSizes) -> dict[str, Any]:
         "article": " ".join(sentences),
         "questions": questions,
     }
+
+
+records = series(_article, ChoiceSizes)
 
 
 MAKER = registry.register("invented_items", "multiple_choice")(

@@ -13,13 +13,13 @@ import dataclasses
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.schema import PAIRS, YEAR
 from etc_jax.tasks.synthetic.telling import WorldDocument, WorldSentence
 from etc_jax.tasks.synthetic.worlds import Entity, World, WorldSizes
@@ -91,18 +91,6 @@ class _Item:
     yes_no: str = "NONE"
 
 
-def records(
-    count: int, *, seed: int, sizes: NaturalQuestionsSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields records `start .. start + count - 1` of an endless series.
-
-    A record depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or NaturalQuestionsSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
-
-
 def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     name = f"natural questions {seed} {number}"
@@ -128,6 +116,9 @@ def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, A
             )
         ],
     }
+
+
+records = series(_record, NaturalQuestionsSizes)
 
 
 # --- questions ------------------------------------------------------------------------

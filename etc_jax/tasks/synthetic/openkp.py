@@ -12,13 +12,12 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least, refuse
 from etc_jax.tasks.synthetic import names
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.names import NameGenerator
 
 _MARK = re.compile(r"([.,?!])")
@@ -82,18 +81,6 @@ _OTHERS = [
 _BODY = [ElementLook(False, top, True) for top in (True, False)]
 
 
-def records(
-    count: int, *, seed: int, sizes: OpenkpSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields pages `start .. start + count - 1` of an endless series.
-
-    A page depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or OpenkpSizes()
-    for number in range(start, start + count):
-        yield _page(number, seed, sizes)
-
-
 def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     rng = random.Random(f"openkp {seed} {number}")
@@ -101,7 +88,10 @@ def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
     naming = NameGenerator(rng)
     phrases = [naming.draw(rng.choice(_KINDS)) for _ in range(wanted + sizes.others)]
     elements = [
-        (rng.choice(_LEADS).format(phrase), _look(rng, i < wanted))
+        (
+            rng.choice(_LEADS).format(phrase),
+            KEYPHRASE if i < wanted else rng.choice(_OTHERS),
+        )
         for i, phrase in enumerate(phrases)
     ]
     elements += [
@@ -123,8 +113,7 @@ def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
     }
 
 
-def _look(rng: random.Random, is_keyphrase: bool) -> ElementLook:
-    return KEYPHRASE if is_keyphrase else rng.choice(_OTHERS)
+records = series(_page, OpenkpSizes)
 
 
 def _spaced(text: str) -> str:

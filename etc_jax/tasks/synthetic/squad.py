@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import whole
 from etc_jax.tasks.synthetic.backwards import WORDS
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 
 # What is told, and what it may be: one word each, and none is a word of a name.
 THINGS = {
@@ -64,46 +63,30 @@ class SquadSizes:
             )
 
 
-def records(
-    count: int, *, seed: int, sizes: SquadSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields articles `start .. start + count - 1` of an endless series.
-
-    An article depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or SquadSizes()
+def _article(number: int, seed: int, sizes: SquadSizes) -> dict[str, Any]:
     things, names = sorted(THINGS)[: sizes.things], _NAMES[: sizes.name_pool]
-    for number in range(start, start + count):
-        rng = random.Random(f"squad {seed} {number}")
-        name = " ".join(rng.sample(names, sizes.name_words))
-        told = rng.sample(things, sizes.facts)
-        context, asked = "", []
-        for i, thing in enumerate(told):
-            value = rng.choice(THINGS[thing].split())
-            before = f"the {thing} of {name} is "
-            answer = {"text": value, "answer_start": len(context) + len(before)}
-            asked.append(
-                {
-                    "id": f"squad-{seed}-{number}-{i}",
-                    "question": f"what is the {thing} of {name} ?",
-                    "answers": [answer],
-                }
-            )
-            context += f"{before}{value} . "
-        for thing in rng.sample(sorted({*things} - {*told}), sizes.unanswerable):
-            asked.append(
-                {
-                    "id": f"squad-{seed}-{number}-{len(asked)}",
-                    "question": f"what is the {thing} of {name} ?",
-                    "answers": [],
-                    "is_impossible": True,
-                }
-            )
-        yield {
-            "title": name,
-            "paragraphs": [{"context": context.rstrip(), "qas": asked}],
-        }
+    rng = random.Random(f"squad {seed} {number}")
+    name = " ".join(rng.sample(names, sizes.name_words))
+    told = rng.sample(things, sizes.facts)
+    context, asked = "", []
 
+    def ask(thing: str, **fields: Any) -> None:
+        question = f"what is the {thing} of {name} ?"
+        key = f"squad-{seed}-{number}-{len(asked)}"
+        asked.append({"id": key, "question": question, **fields})
+
+    for thing in told:
+        value = rng.choice(THINGS[thing].split())
+        before = f"the {thing} of {name} is "
+        ask(thing, answers=[{"text": value, "answer_start": len(context + before)}])
+        context += f"{before}{value} . "
+    for thing in rng.sample(sorted({*things} - {*told}), sizes.unanswerable):
+        ask(thing, answers=[], is_impossible=True)
+    paragraph = {"context": context.rstrip(), "qas": asked}
+    return {"title": name, "paragraphs": [paragraph]}
+
+
+records = series(_article, SquadSizes)
 
 MAKER = registry.register("invented_items", "squad")(
     Maker(records, SquadSizes, around=('{"version": "1.1", "data": [', "]}"))

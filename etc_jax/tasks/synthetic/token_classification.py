@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.worlds import WorldSizes
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -29,18 +28,6 @@ class TaggedSizes(WorldSizes):
     contexts: int = 3
     facts: int = 2
     hops: tuple[int, int] = (1, 1)
-
-
-def records(
-    count: int, *, seed: int, sizes: TaggedSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields records `start .. start + count - 1` of an endless series.
-
-    A record depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or TaggedSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
 
 
 def _record(number: int, seed: int, sizes: TaggedSizes) -> dict[str, Any]:
@@ -62,6 +49,9 @@ def _record(number: int, seed: int, sizes: TaggedSizes) -> dict[str, Any]:
         "tokens": tokens,
         "tags": [_tags(words, kinds) for words in tokens],
     }
+
+
+records = series(_record, TaggedSizes)
 
 
 def _tags(words: list[str], kinds: dict[tuple[str, ...], str]) -> list[str]:

@@ -17,7 +17,7 @@ import json
 import os
 import pathlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from etc_jax.base import registry
@@ -25,7 +25,7 @@ from etc_jax.base.rules import at_least, refuse
 from etc_jax.base.whole_files import whole
 from etc_jax.scoring.triviaqa import normalize
 from etc_jax.tasks.synthetic import names, paths, telling, worlds
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.telling import WorldDocument, WorldSentence
 from etc_jax.tasks.synthetic.worlds import Entity, WorldSizes
 from etc_jax.tasks.triviaqa.records import WIKIPEDIA
@@ -54,19 +54,6 @@ class TriviaqaSizes(WorldSizes):
         refuse(at_least(0).problems(self, "apart", "mentions"))
 
 
-def records(
-    count: int, *, seed: int, sizes: TriviaqaSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields questions `start .. start + count - 1` of an endless series.
-
-    A question depends on seed, sizes and its number alone. Its documents are in it, as
-    `etc_jax.tasks.triviaqa.records.parse` takes them.
-    """
-    sizes = sizes or TriviaqaSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
-
-
 def _record(number: int, seed: int, sizes: TriviaqaSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     rng = random.Random(f"triviaqa {seed} {number}")
@@ -89,6 +76,10 @@ def _record(number: int, seed: int, sizes: TriviaqaSizes) -> dict[str, Any]:
         "Answer": _answer(chain[-1]),
         "Documents": [_page(f"{seed}_{number}", document) for document in documents],
     }
+
+
+# Documents are in the questions, as `etc_jax.tasks.triviaqa.records.parse` takes them.
+records = series(_record, TriviaqaSizes)
 
 
 def _page(item: str, document: WorldDocument) -> dict[str, Any]:

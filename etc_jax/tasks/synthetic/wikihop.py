@@ -10,12 +10,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.tasks.synthetic import paths, telling, worlds
-from etc_jax.tasks.synthetic.maker import Maker
+from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.telling import WorldDocument
 from etc_jax.tasks.synthetic.worlds import Entity, WorldSizes
 
@@ -53,18 +52,6 @@ class WikiHopSizes(WorldSizes):
             )
 
 
-def records(
-    count: int, *, seed: int, sizes: WikiHopSizes | None = None, start: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yields records `start .. start + count - 1` of an endless series.
-
-    A record depends on seed, sizes and its number alone.
-    """
-    sizes = sizes or WikiHopSizes()
-    for number in range(start, start + count):
-        yield _record(number, seed, sizes)
-
-
 def _record(number: int, seed: int, sizes: WikiHopSizes) -> dict[str, Any]:
     # Text seeds are hashed whole, so that neighbours have nothing in common.
     rng = random.Random(f"wikihop {seed} {number}")
@@ -88,6 +75,9 @@ def _record(number: int, seed: int, sizes: WikiHopSizes) -> dict[str, Any]:
         "supports": [_support(document) for document in documents],
     }
     return _masked(rng, record) if sizes.masked else record
+
+
+records = series(_record, WikiHopSizes)
 
 
 def _support(document: WorldDocument) -> str:

@@ -155,7 +155,8 @@ def _values(
 ) -> Iterator[tuple[int, Any]]:
     """(number of the question, what `parse` takes) of each record of a file."""
     track, verified = _head(path)
-    folder = _evidence_of(path) if evidence is None else pathlib.Path(evidence)
+    default = pathlib.Path(path).absolute().parent.parent / "evidence"
+    folder = default if evidence is None else pathlib.Path(evidence)
     if not folder.is_dir():
         raise NotADirectoryError(
             f"no evidence for {os.fspath(path)}: there is no folder {folder}; unpack "
@@ -180,17 +181,14 @@ def _not_verified(name: str) -> PassedOverError:
     return PassedOverError("not verified", repr(name))
 
 
-def _evidence_of(path: str | os.PathLike) -> pathlib.Path:
-    return pathlib.Path(path).absolute().parent.parent / "evidence"
-
-
 def _head(path: str | os.PathLike) -> tuple[str, bool]:
     """The domain of a file, and whether it is of a verified set.
 
     Raises:
       BadRecordError: if it is no release of a known one, with questions.
     """
-    head = dict(_heads(path))
+    # Of the questions the name is enough.
+    head = {k: None if k == "Data" else x for k, x in read_members(path)}
     name = os.fspath(path)
     if "Data" not in head:
         raise BadRecordError(
@@ -205,12 +203,6 @@ def _head(path: str | os.PathLike) -> tuple[str, bool]:
         )
     verified = Fields(head).get("VerifiedEval", FLAG, False)
     return track, verified
-
-
-def _heads(path: str | os.PathLike) -> Iterator[tuple[str, Any]]:
-    """The members of a file, but for the questions, of which the name is enough."""
-    for name, value in read_members(path):
-        yield name, None if name == "Data" else value
 
 
 def _questions(question: Any, folder: pathlib.Path) -> Iterator[dict[str, Any]]:
