@@ -10,13 +10,13 @@ import numpy as np
 from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
 from etc_jax.scoring import classification as scoring, labels as labels_scoring
 from etc_jax.scoring.result import Scores
-from etc_jax.tasks.classification.inputs import ClassificationWindow, Labelled
+from etc_jax.tasks.classification.inputs import Labelled, TextWindow
 
 # The prediction for a text that is no input: no label.
 NO_LABEL = ""
 
 
-def labels_of(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> list[str]:
+def labels_of(logits: np.ndarray, windows: Sequence[TextWindow]) -> list[str]:
     """The label of each window with the largest logit, the first of equal ones.
 
     Args:
@@ -33,7 +33,7 @@ def labels_of(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> li
     ]
 
 
-def check_logits(logits: np.ndarray, windows: Sequence[ClassificationWindow]) -> None:
+def check_logits(logits: np.ndarray, windows: Sequence[TextWindow]) -> None:
     """Raises ValueError unless logits are `[b, c]`, finite: c labels of each window."""
     classes = len(windows[0].record.labels) if windows else 0
     check_outputs({"": logits}, windows, {"": (classes,)})
@@ -118,7 +118,7 @@ def confusion(
     return scoring.confusion({x["id"]: x["label"] for x in gold}, predictions)
 
 
-def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
+def gold_outputs(windows: Sequence[TextWindow]) -> np.ndarray:
     """Logits `[b, c]` of a model that is sure of every label.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from etc_jax.datasets.decoding import softmax
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, ranked
 from etc_jax.tasks.classification.decoding import check_logits
-from etc_jax.tasks.classification.inputs import ClassificationWindow
+from etc_jax.tasks.classification.inputs import TextWindow
 
 WORDING = Wording(
     question="Text",
@@ -24,7 +24,7 @@ WORDING = Wording(
 
 def explain(
     logits: np.ndarray,
-    windows: Sequence[ClassificationWindow],
+    windows: Sequence[TextWindow],
     setting: None = None,
     *,
     question: str,
@@ -60,7 +60,7 @@ def explain(
     return explanations
 
 
-def documents_of(window: ClassificationWindow) -> tuple[ExplainedDocument, ...]:
+def documents_of(window: TextWindow) -> tuple[ExplainedDocument, ...]:
     """What the model has read of the texts, and what it has not."""
     record = window.record
     parts = _parts(record.title or "Text", record.text, window.num_chars)

@@ -19,6 +19,7 @@ import numpy as np
 
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import Window
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import (
@@ -57,8 +58,8 @@ class Labelled(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationWindow(SequenceWindow):
-    """As much of a text as fits.
+class TextWindow(Window):
+    """As much of a text as fits, in any format.
 
     `labels` has `label`; see `label_of`.
 
@@ -71,6 +72,11 @@ class ClassificationWindow(SequenceWindow):
 
     num_chars: int
     num_second: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationWindow(TextWindow, SequenceWindow):
+    """The same in one sequence."""
 
 
 def features(

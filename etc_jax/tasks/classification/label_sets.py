@@ -13,12 +13,10 @@ from etc_jax.datasets.decoding import SURE, require_gold
 from etc_jax.datasets.explained import Explained, ranked
 from etc_jax.tasks.classification.decoding import check_logits, official_gold
 from etc_jax.tasks.classification.explained import WORDING, documents_of
-from etc_jax.tasks.classification.inputs import ClassificationWindow
+from etc_jax.tasks.classification.inputs import TextWindow
 
 
-def label_sets_of(
-    logits: np.ndarray, windows: Sequence[ClassificationWindow]
-) -> list[list[str]]:
+def label_sets_of(logits: np.ndarray, windows: Sequence[TextWindow]) -> list[list[str]]:
     """The labels of each window with a logit above 0, in the order of all.
 
     Args:
@@ -37,7 +35,7 @@ def label_sets_of(
 
 def explain(
     logits: np.ndarray,
-    windows: Sequence[ClassificationWindow],
+    windows: Sequence[TextWindow],
     setting: None = None,
 ) -> list[Explained]:
     """For each window all labels with their probabilities, and the text.
@@ -76,7 +74,7 @@ def explain(
     return explanations
 
 
-def gold_outputs(windows: Sequence[ClassificationWindow]) -> np.ndarray:
+def gold_outputs(windows: Sequence[TextWindow]) -> np.ndarray:
     """Logits `[b, c]` of a model that is sure of every label.
 
     Raises:

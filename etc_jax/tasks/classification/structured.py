@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
-from etc_jax.data.schema import Placed
 from etc_jax.data.text.sentences import SplitFn, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
@@ -26,6 +24,7 @@ from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from etc_jax.tasks.classification.inputs import (
     Labelled,
+    TextWindow,
     end_of,
     kept_tokens,
     label_of,
@@ -36,20 +35,8 @@ SIZES = StructuredSizes(long_length=4096, global_length=128)
 
 
 @dataclasses.dataclass(frozen=True)
-class StructuredText(StructuredWindow):
-    """As much of a text as fits.
-
-    `labels` has `label`; see `label_of`.
-
-    Attributes:
-      num_chars: characters of the text that are in the input: the first ones.
-      num_second: the same of the second text.
-    """
-
-    axes: ClassVar = {"label": Placed()}
-
-    num_chars: int
-    num_second: int = 0
+class StructuredText(TextWindow, StructuredWindow):
+    """As much of a text as fits, as long and global tokens."""
 
 
 def features(

@@ -12,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import numpy as np
-
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.formats.sequence import (
@@ -37,20 +35,10 @@ _NUM_SPECIAL = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedSequence(SequenceWindow):
-    """Some words of a record.
-
-    `labels` has `tags` int32 `[n]`; see `windows.tag_labels`.
-
-    Attributes:
-      words: that are predicted, counted over the record.
-      first_pieces: their positions, int `[words]`.
-    """
+class TaggedSequence(words_lib.TaggedWindow, SequenceWindow):
+    """Some words of a record in one sequence."""
 
     axes: ClassVar = {"tags": Placed("input", words_lib.NO_LABEL)}
-
-    words: range
-    first_pieces: np.ndarray
 
 
 def features(
@@ -80,18 +68,8 @@ def features(
     windows = []
     for window in words_lib.windows_of(record, tokenizer, n - _NUM_SPECIAL, o.context):
         ids = [cls, *(i for word in window.pieces for i in word), sep]
-        first_pieces = words_lib.first_pieces(window, 1)
-        tags = words_lib.tag_labels(record, window, first_pieces, n, o.all_pieces)
-        windows.append(
-            TaggedSequence(
-                record=record,
-                labels={"tags": tags},
-                unusable=words_lib.unusable(record),
-                words=window.words,
-                first_pieces=first_pieces,
-                **parts_of(sizes, ids, range(1)),
-            )
-        )
+        fields = words_lib.tagged_fields(record, window, n, o.all_pieces)
+        windows.append(TaggedSequence(**fields, **parts_of(sizes, ids, range(1))))
     return windows
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-import numpy as np
-
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import SENTENCE_TYPE
@@ -31,20 +29,10 @@ SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedStructure(StructuredWindow):
-    """Some words of a record.
-
-    `labels` has `tags` int32 `[n]`; see `windows.tag_labels`.
-
-    Attributes:
-      words: that are predicted, counted over the record.
-      first_pieces: positions of their first long tokens, int `[words]`.
-    """
+class TaggedStructure(words_lib.TaggedWindow, StructuredWindow):
+    """Some words of a record as long and global tokens."""
 
     axes: ClassVar = {"tags": Placed("long", words_lib.NO_LABEL)}
-
-    words: range
-    first_pieces: np.ndarray
 
 
 def features(
@@ -75,18 +63,8 @@ def features(
     n, o, windows = sizes.long_length, options, []
     for window in words_lib.windows_of(record, tokenizer, n - 1, o.context):
         layout = _layout(record, window, tokenizer, sizes)
-        first_pieces = words_lib.first_pieces(window, 1)
-        tags = words_lib.tag_labels(record, window, first_pieces, n, o.all_pieces)
-        windows.append(
-            TaggedStructure(
-                record=record,
-                **layout.fields(),
-                labels={"tags": tags},
-                unusable=words_lib.unusable(record),
-                words=window.words,
-                first_pieces=first_pieces,
-            )
-        )
+        fields = words_lib.tagged_fields(record, window, n, o.all_pieces)
+        windows.append(TaggedStructure(**fields, **layout.fields()))
     return windows
 
 

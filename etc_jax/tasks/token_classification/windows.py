@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import Window
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import filled
@@ -20,18 +22,18 @@ NO_LABEL = -1
 _SPACE = " "
 
 
-class TaggedWindow(Protocol):
-    """What both formats of inputs have.
+@dataclasses.dataclass(frozen=True)
+class TaggedWindow(Window):
+    """Some words of a record, in any format.
+
+    `labels` has `tags` int32 `[n]`; the number of the tag that is
+    learnt at each token; -1: none.
 
     Attributes:
-      record: of the window.
-      labels: with `tags` int32 `[n]`; see `tag_labels`.
       words: that are predicted, counted over the record.
       first_pieces: of each, their positions in the input, int `[words]`.
     """
 
-    record: Record
-    labels: dict[str, np.ndarray]
     words: range
     first_pieces: np.ndarray
 
@@ -166,36 +168,40 @@ def runs_of(record: Record, words: range) -> list[SentenceRun]:
     return runs
 
 
-def first_pieces(window: WordWindow, before: int) -> np.ndarray:
-    """Places in the input of the first pieces of the predicted words, int `[words]`.
+def tagged_fields(
+    record: Record, window: WordWindow, length: int, all_pieces: bool
+) -> dict[str, Any]:
+    """The fields of a `TaggedWindow` whose words come after one token.
 
     Args:
+      record: of the window.
       window: of the input.
-      before: tokens before its first piece.
+      length: n, of the input.
+      all_pieces: every piece learns the tag of its word.
+
+    Raises:
+      ValueError: if the record has tags, and it is not known which there are.
     """
-    starts = before + np.cumsum([0, *map(len, window.pieces)])
-    return starts[np.array(window.words) - window.first]
+    # [words that are read], after the token in front.
+    starts = 1 + np.cumsum([0, *map(len, window.pieces)])
+    first_pieces = starts[np.array(window.words) - window.first]
+    return {
+        "record": record,
+        "labels": {"tags": _tags(record, window, first_pieces, length, all_pieces)},
+        "unusable": None if record.tags is not None else "no gold tags",
+        "words": window.words,
+        "first_pieces": first_pieces,
+    }
 
 
-def tag_labels(
+def _tags(
     record: Record,
     window: WordWindow,
     first_pieces: np.ndarray,
     length: int,
     all_pieces: bool,
 ) -> np.ndarray:
-    """The number of the tag that is learnt at each place, int32 `[length]`, -1: none.
-
-    Args:
-      record: of the window.
-      window: of the input.
-      first_pieces: of the first pieces of the predicted words.
-      length: of the input.
-      all_pieces: every piece learns the tag of its word.
-
-    Raises:
-      ValueError: if the record has tags, and it is not known which there are.
-    """
+    """The number of the tag that is learnt at each token, int32 `[n]`, -1: none."""
     labels = filled(length, NO_LABEL, ())
     if record.tags is None:
         return labels
@@ -210,11 +216,6 @@ def tag_labels(
         count = len(window.pieces[word - window.first]) if all_pieces else 1
         labels[position : position + count] = numbers[tags[word]]
     return labels
-
-
-def unusable(record: Record) -> str | None:
-    """Why windows of a record cannot be trained on."""
-    return None if record.tags is not None else "no gold tags"
 
 
 def num_pieces(record: Record, tokenizer: Tokenizer) -> int:
