@@ -13,7 +13,7 @@ from clean_errors import Count, run_trials, trial
 from foreign_folders import FAMILIES, files_of, header_of, with_header
 from mutations import damaged, mutated, spelled
 
-from etc_jax.cli import convert
+from etc_jax.cli import convert_sources
 from etc_jax.conversion.families import encoder, encoder_decoder, reformer
 
 WEIGHTS = "model.safetensors"
@@ -84,7 +84,7 @@ def check(rng: random.Random, place, count: Count) -> None:
         overwrite=False,
         without_tokenizer=False,
     )
-    trial(lambda: convert.convert_hf(args), count, f"{family} {name}")
+    trial(lambda: convert_sources.hf(args), count, f"{family} {name}")
 
 
 def run(place, trials: int) -> Count:

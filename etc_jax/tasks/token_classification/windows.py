@@ -26,8 +26,8 @@ _SPACE = " "
 class TaggedWindow(Window):
     """Some words of a record, in any format.
 
-    `labels` has `tags` int32 `[n]`; the number of the tag that is
-    learnt at each token; -1: none.
+    `labels` has `tags` int32 `[n]`: the number of the tag that is learnt at each token,
+    -1 for none.
 
     Attributes:
       words: that are predicted, counted over the record.

@@ -1,7 +1,7 @@
 """Pictures of how a run has learnt; they need the extra `plot`."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.base import strict_json
@@ -25,8 +25,7 @@ def draw(workdir: pathlib.Path) -> None:
       MissingExtraError: if matplotlib is not installed.
       OSError: if there are no metrics, or the picture cannot be written.
     """
-    with (workdir / metrics_lib.FILE).open(encoding="utf-8") as file:
-        lines = list(map(strict_json.loads, file))
+    lines = list(_lines(workdir / metrics_lib.FILE))
     kinds = {"training": "train", "held back": "eval"}
     runs = {name: [x for x in lines if x["kind"] == k] for name, k in kinds.items()}
     names = dict.fromkeys(name for line in reversed(lines) for name in line)
@@ -34,6 +33,11 @@ def draw(workdir: pathlib.Path) -> None:
     panels = ["loss", *scores, "learning_rate"]
     titles = {name: name.replace("_", " ") for name in panels}
     draw_panels(titles, runs, workdir / FILE)
+
+
+def _lines(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(strict_json.loads, file)
 
 
 def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:
