@@ -51,7 +51,7 @@ class Left(NamedTuple):
 
 LEFT = {
     "base": Left(names=1, terms=1),
-    "cli": Left(names=5, terms=1),
+    "cli": Left(terms=1),
     "config": Left(terms=1),
     "configs": Left(names=4),
     "conversion": Left(terms=1),

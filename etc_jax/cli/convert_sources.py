@@ -189,8 +189,8 @@ def hf(args: argparse.Namespace) -> str:
         )
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
-    beside, notes = beside_of(source, tokenizer)
-    message = _save(args, "hf", params, config, report, beside)
+    companions, notes = beside_of(source, tokenizer)
+    message = _save(args, "hf", params, config, report, companions)
     return "\n".join([message, tokenizer_note(tokenizer), *notes])
 
 
@@ -198,11 +198,11 @@ def to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
     source = model_source.find(args.to_hf, args.step, named="--to_hf")
     config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
-    beside, notes = beside_of(source, tokenizer)
+    companions, notes = beside_of(source, tokenizer)
     with may_be_left_out():
-        files = beside.hugging_face_files(config)
+        files = companions.hugging_face_files(config)
     count = hugging_face.save(
-        args.out, source.params, config, files=files, labels=beside.labels
+        args.out, source.params, config, files=files, labels=companions.labels
     )
     lines = [f"{count} arrays of {type(config).__name__}", tokenizer_note(tokenizer)]
     return "\n".join([*lines, *notes, *([] if tokenizer else [_NO_TOKENIZER])])
@@ -326,13 +326,13 @@ def _save(
     params,
     config,
     report: Report,
-    beside: Beside = _NOTHING,
+    companions: Beside = _NOTHING,
     **more: Any,
 ) -> str:
     """Saves a model that was imported whole; the report of it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
     about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded, **more}
-    files = beside.native_files(config)
+    files = companions.native_files(config)
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
 

@@ -130,12 +130,12 @@ def run(args: argparse.Namespace) -> str:
     asked = Extension(**{name: getattr(args, name) for name in names})
     extended = extend(source.params, source.config, asked)
     length = asked.max_length or _length(extended)
-    beside, notes = beside_of(source, tokenizer, max_length=length)
+    companions, notes = beside_of(source, tokenizer, max_length=length)
     written = args.out, extended.params, extended.config
     if is_hf:
         with may_be_left_out():
-            files = beside.hugging_face_files(extended.config, length)
-        hugging_face.save(*written, files=files, labels=beside.labels)
+            files = companions.hugging_face_files(extended.config, length)
+        hugging_face.save(*written, files=files, labels=companions.labels)
     else:
         about = {
             "made_from": {"extend": args.source},
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> str:
             "largest_difference": extended.difference,
             "left_behind": list(extended.left_behind),
         }
-        files = beside.native_files(extended.config)
+        files = companions.native_files(extended.config)
         native.save(*written, about, files=files, overwrite=args.overwrite)
     report = _report(source.config, extended, length)
     return "\n".join([report, tokenizer_note(tokenizer), *notes])

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> str:
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     grown = grow(source.params, source.config, number, seed=args.seed)
-    beside, notes = beside_of(source, tokenizer)
+    companions, notes = beside_of(source, tokenizer)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> str:
         grown.params,
         grown.config,
         about,
-        files=beside.native_files(grown.config),
+        files=companions.native_files(grown.config),
         overwrite=args.overwrite,
     )
     new = list(added)[len(source.tokenizer.added_ids) :]
