@@ -17,7 +17,6 @@ gives them. If it does, and no shape shows the field, both must agree; with
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -25,8 +24,8 @@ from typing import Any, NamedTuple
 
 from etc_jax.base import registry
 from etc_jax.config import flat_items
-from etc_jax.config.fields import default_dict
-from etc_jax.config.kinds import data_section
+from etc_jax.config.fields import field_names
+from etc_jax.config.kinds import DEFAULT_NAMES
 from etc_jax.config.model_fields import is_free, must_agree
 from etc_jax.conversion.surgery.extend import targets_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
@@ -211,7 +210,7 @@ def _fields(
     """
     fields = {}
     # A field of a later version than the source has its default.
-    for name in (field.name for field in dataclasses.fields(cls)):
+    for name in field_names(cls):
         of_section = name in stays or is_free(cls, name)
         if name in section and (of_section or (changed and name not in source)):
             fields[name] = section[name]
@@ -278,8 +277,10 @@ def _set_vocabulary(
       tokenizer: of the model, if it has one.
     """
     data = target.setdefault("data", {})
-    cls = data_section(data.get("source", "builtin"))
-    has_one = cls is not None and "tokenizer" in default_dict(cls)
+    source = data.get("source", DEFAULT_NAMES["data"])
+    has_one = not registry.problem("source_config", source) and (
+        "tokenizer" in field_names(registry.lookup("source_config", source))
+    )
     path = data.get("tokenizer") if has_one else None
     if has_one and path is None:
         data["tokenizer"] = vocabulary.get("tokenizer")
