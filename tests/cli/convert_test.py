@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_told_before_anything_is_made(
     def never(*_):
         raise AssertionError("the model was initialised")
 
-    monkeypatch.setattr(convert, "_fresh", never)
+    monkeypatch.setattr(convert_sources, "_fresh", never)
     names = {c.partition("=")[0] for c in changes}
     argv = [a for a in LIFT if a.partition("=")[0] not in names]
     code, out, err = run(*argv, *changes)
@@ -290,7 +290,7 @@ def with_head(monkeypatch, task, final_layer=True, looks=True):
         }
     rng = np.random.default_rng(0)
     head = {k: rng.normal(size=v).astype(np.float32) for k, v in shapes.items()}
-    monkeypatch.setattr(convert, "TfCheckpoint", lambda place: variables | head)
+    monkeypatch.setattr(convert_sources, "TfCheckpoint", lambda place: variables | head)
     return f"--official={folder}", head
 
 
