@@ -93,6 +93,7 @@ def test_windows_equal_every_pair(n, causal):
         (40, (5, 1, 2), True),  # farther than the sequence
     ],
 )
+@pytest.mark.full(but=["0-1-False", "40-dilation3-True"])
 def test_globals_and_dilation_equal_every_pair(radius, dilation, causal):
     n = 17
     with jax.enable_x64(True):

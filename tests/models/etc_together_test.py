@@ -86,7 +86,7 @@ def test_each_output_and_gradient_is_that_of_its_input_alone():
     ],
     ids=["pattern", "reversible"],
 )
-@pytest.mark.full(but=["reversible"])
+@pytest.mark.full
 def test_so_it_is_with_other_stacks(changes):
     model, params = made(**changes)
     inputs = both_inputs()

@@ -98,6 +98,7 @@ def test_the_stacks_give_the_same_gradients_with_dropout():
         assert np.linalg.norm(x - y) <= 1e-5 * np.linalg.norm(y) + 1e-9
 
 
+@pytest.mark.full
 def test_pieces_of_feed_forward_and_logits_change_nothing(wide):
     tokens, whole = tokens_of(21), wide(TINY)
     pieces = dataclasses.replace(whole, mlp_chunk_length=5, logits_chunk_length=6)
