@@ -119,6 +119,7 @@ def gathers(model, params, inputs):
     return collectives.count(text)["all-gather"].runs
 
 
+@pytest.mark.full
 def test_a_split_weight_is_collected_once_for_both():
     model, params = made()
     main, lone = both_inputs(rows=8)

@@ -141,6 +141,7 @@ def test_rows_are_the_documents_and_every_row_of_an_epoch_is_one_step(
         ("reformer", {"pattern": ("local", "local")}),
     ],
 )
+@pytest.mark.full(but=["longformer*"])
 def test_gradients_of_a_document_do_not_know_of_its_neighbour(
     of_text, family, model, tmp_path
 ):
