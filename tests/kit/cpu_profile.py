@@ -1,7 +1,7 @@
 """CPU and wall seconds of each test, those of all its processes included.
 
-    pytest -p cpu_profile --cpu_profile=FILE ...   # adds a line of JSON for each test
-    python tests/kit/cpu_profile.py FILE           # a table by file, the dearest first
+    PYTHONPATH=tests/kit pytest -p cpu_profile --cpu_profile=FILE  # a line each test
+    python tests/kit/cpu_profile.py FILE  # a table by file, the dearest first
 
 A process that ends while its parent has not waited for it counts where that happens.
 """
