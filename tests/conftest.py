@@ -1,5 +1,6 @@
 """Test environment: CPU with eight simulated devices, set before jax is imported."""
 
+import contextlib
 import gc
 import os
 
@@ -13,9 +14,9 @@ os.environ["XLA_FLAGS"] = xla_flags(
     quick=os.environ["JAX_PLATFORMS"] == "cpu",
 )
 
-# Runs of tests start and resume the same small programs again and again, each compiled
-# in less than the second from which jax keeps them.
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+# Tests compile the same small programs again and again, each in less than the second
+# from which jax keeps them.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import changed  # noqa: E402
 import hypothesis  # noqa: E402
@@ -24,9 +25,11 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import tiers  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
+from jax.experimental.compilation_cache import compilation_cache  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
 from etc_jax.base import cores, registry  # noqa: E402
+from etc_jax.training.preflight import compile_cache  # noqa: E402
 
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -42,10 +45,26 @@ gc.set_threshold(100_000, 20, 20)
 
 @pytest.fixture(scope="session", autouse=True)
 def caches_of_the_user(tmp_path_factory):
-    """No test, nor a process that it starts, looks at the user's own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ETC_JAX_CACHE_DIR", str(tmp_path_factory.mktemp("caches")))
+    """No test, nor a process that it starts, looks at the user's own.
+
+    All workers and later runs share what they compile, in a folder of the tests.
+    """
+    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+        patch.setenv(compile_cache.VARIABLE, str(compile_cache.root() / "tests"))
+        stack.enter_context(compile_cache.use(None))
+        patch.setenv(compile_cache.VARIABLE, str(tmp_path_factory.mktemp("caches")))
         yield
+
+
+@pytest.fixture
+def compiled_anew():
+    """For tests of compiling itself: what others have compiled is not found."""
+    folder = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_compilation_cache_dir", folder)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,8 +1,10 @@
 """Which tests run: tiers, quarters, and those that a change needs."""
 
 import subprocess
+import sys
 
 import changed
+import cpu_profile
 import pytest
 import tiers
 from repository import ROOT
@@ -124,3 +126,31 @@ def test_what_differs_from_a_commit_is_read_from_git(tmp_path, monkeypatch):
     git("commit", "-qam", "second")
     (tmp_path / "new").write_text("new")
     assert changed.since("main") == {"edited", "removed", "new"}
+
+
+SPENDS = (
+    "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
+)
+
+
+def test_a_profile_counts_processes_that_are_still_there():
+    before = cpu_profile._used()
+    command = [sys.executable, "-S", "-c", SPENDS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as child:
+        child.stdout.readline()
+        assert cpu_profile._used() - before > 0.15
+        child.communicate(b"\n")
+
+
+def test_a_profile_is_a_table_of_files_the_dearest_first():
+    lines = [
+        {"test": "a_test.py::x", "cpu": 1.0, "wall": 2.0, "full": False},
+        {"test": "b_test.py::x[1]", "cpu": 3.0, "wall": 3.5, "full": False},
+        {"test": "b_test.py::x[2]", "cpu": 4.0, "wall": 4.0, "full": True},
+    ]
+    assert cpu_profile.table(lines).splitlines()[2:] == [
+        "| all | 2 | 4.0 | 5.5 | 1 | 4.0 |",
+        "| b_test.py | 1 | 3.0 | 3.5 | 1 | 4.0 |",
+        "| a_test.py | 1 | 1.0 | 2.0 | 0 | 0.0 |",
+    ]

@@ -72,6 +72,7 @@ def test_a_folder_of_hugging_face_becomes_a_model_of_ours(bert, tmp_path, capsys
     assert about["largest_difference"] < 1e-5 and about["seed"] == 0
 
 
+@pytest.mark.full
 def test_a_model_of_ours_grows_again_with_the_same_rows(bert, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
     first, second = ("--tokens=[q],[/q]", "--sentinels=2"), ("--sentinels=1",)

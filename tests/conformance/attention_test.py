@@ -267,6 +267,7 @@ def test_dropout_is_a_function_of_its_key_with_the_right_mean(implementation):
         assert (np.abs(np.mean(a, axis=0) - c) <= error).all()
 
 
+@pytest.mark.full
 def test_the_gradient_of_dropout_equals_finite_differences():
     with jax.enable_x64(True):
         inputs, run = dropout_setup("xla")

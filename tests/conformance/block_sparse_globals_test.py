@@ -39,6 +39,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("heads, n, g, r, chunk_blocks", pairwise((HEADS, 1), SIZES))
+@pytest.mark.full(but=["3-3-5-2-None", "1-5-5-0-1", "1-9-1-2-1", "3-24-4-2-3"])
 def test_blocks_equal_every_pair(heads, n, g, r, chunk_blocks):
     blocks = -(-max(n - g, 0) // BLOCK)
     options = {
@@ -146,6 +147,7 @@ def test_padding_is_zero_and_changes_nothing():
     np.testing.assert_allclose(got[:, :n], short, atol=1e-6)
 
 
+@pytest.mark.full
 def test_dropout_is_the_same_in_both_passes():
     cases.check_dropout(22, 200, num_globals=3, random_blocks=drawn(5, 2))
 

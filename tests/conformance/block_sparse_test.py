@@ -30,6 +30,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("heads, n, r, chunk_blocks", pairwise((HEADS, 1), SIZES))
+@pytest.mark.full(but=["3-1-2-1", "3-9-2-1", "3-31-3-4", "3-32-2-None"])
 def test_blocks_equal_every_pair(heads, n, r, chunk_blocks):
     with jax.enable_x64(True):
         rows, weight = cases.inputs(n)

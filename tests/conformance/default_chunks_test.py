@@ -31,6 +31,7 @@ def drawn(x, rng):
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.full(but=["windows, globals", "lsh", "local chunks"])
 def test_the_default_chunk_changes_nothing(case, monkeypatch):
     run, *splits = ops.CASES[case]()
     rng = np.random.default_rng(0)

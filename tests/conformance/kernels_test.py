@@ -93,6 +93,7 @@ def test_windows_with_global_tokens_equal_the_oracle(n, radius, dilation, causal
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
 
 
+@pytest.mark.full
 def test_dropout_is_of_probabilities_and_the_same_in_both_passes():
     n, g, size, rate = 13, 3, 16, 0.3
     rng = np.random.default_rng(0)
@@ -181,7 +182,7 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 2, "fsdp": 4}])
-@pytest.mark.full(but=["mesh0"])
+@pytest.mark.full
 def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
     if jax.device_count() < 8:
         pytest.skip(f"needs eight devices, there are {jax.device_count()}")

@@ -121,6 +121,7 @@ def test_packed_documents_equal_separate_ones():
         tokens, globals_ = tokens + n, globals_ + g
 
 
+@pytest.mark.full
 def test_unrolled_layers_equal_scanned_ones():
     config = dataclasses.replace(CONFIG, scan_layers=False, remat_policy="dots")
     unrolled = params() | {"stack": unstack_layers(params()["stack"])}

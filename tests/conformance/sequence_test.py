@@ -84,6 +84,7 @@ def test_explicit_structures_equal_the_oracle(axes, masks):
     check_against_the_oracle(axes, inputs, structure, rules, chunk_blocks=1)
 
 
+@pytest.mark.full
 def test_dropout_draws_the_same_as_in_one_piece():
     """Where each device has whole blocks: here one of four tokens."""
     mesh = sharding.make_mesh(sharding.MeshConfig(data=1, **SPLIT))
@@ -176,10 +177,7 @@ def whole():
 
 @pytest.mark.parametrize(
     "axes",
-    [
-        pytest.param(SPLIT, marks=pytest.mark.full),
-        {"fsdp": 2, "tensor": 2, "sequence": 2},
-    ],
+    [SPLIT, {"fsdp": 2, "tensor": 2, "sequence": 2}],
     ids=str,
 )
 @pytest.mark.full

@@ -93,6 +93,7 @@ def test_windows_equal_every_pair(n, causal):
         (40, (5, 1, 2), True),  # farther than the sequence
     ],
 )
+@pytest.mark.full(but=["0-1-False", "40-dilation3-True"])
 def test_globals_and_dilation_equal_every_pair(radius, dilation, causal):
     n = 17
     with jax.enable_x64(True):
@@ -185,6 +186,7 @@ def test_a_split_sequence_gives_what_a_whole_one_gives(
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
+@pytest.mark.full
 def test_no_places_for_global_tokens_are_as_none():
     rows, globals_, _ = inputs(9, index=np.zeros((2, 0)), dtype=np.float32)
     want = sliding_window.attend(*rows, radius=2)
@@ -192,6 +194,7 @@ def test_no_places_for_global_tokens_are_as_none():
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.full
 def test_a_global_key_counts_once_and_is_seen_from_afar():
     """By hand: all scores are 0, so a row is the mean of what it sees."""
     n, index = 8, np.array([[1]], np.int32)
@@ -205,6 +208,7 @@ def test_a_global_key_counts_once_and_is_seen_from_afar():
     np.testing.assert_allclose(got[0, 1, 0, 0], 10 * 28 / 8, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_dilated_heads_see_every_other_place():
     n = 9
     zero = np.zeros((1, n, 2, 1), np.float32)

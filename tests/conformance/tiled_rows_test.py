@@ -31,6 +31,7 @@ def of_form(form, options, *rows):
         (150, 150, {"example_ids": packed(150), "padding_sees": True}),
     ],
 )
+@pytest.mark.full(but=["*-True"])
 def test_both_ways_are_the_oracle(queries, keys, options, tiles, monkeypatch):
     monkeypatch.setattr(tiled_rows, "is_faster", lambda queries, shards: tiles)
     # Tiles of two heads.

@@ -78,6 +78,9 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.full(
+    but=["array", "object", "lines", "predict*", "column*", "xml_*", "jsonl", "text"]
+)
 def test_a_record_without_an_end_is_an_error_and_takes_little_memory(name, tmp_path):
     read_fn, file, begin, more = ENDLESS[name]
     path = tmp_path / file
@@ -93,6 +96,9 @@ def test_a_record_without_an_end_is_an_error_and_takes_little_memory(name, tmp_p
 
 
 @pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.full(
+    but=["array", "object", "lines", "predict*", "column*", "xml_*", "jsonl", "text"]
+)
 def test_a_file_that_is_packed_as_no_text_is_ends_early(name, tmp_path, monkeypatch):
     monkeypatch.setattr(input_files, "_ALWAYS_UNPACKED", MB)
     read_fn, file, begin, more = ENDLESS[name]

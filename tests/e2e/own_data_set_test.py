@@ -34,7 +34,7 @@ def run(tmp_path_factory):
     "family, form, global_length",
     [
         ("longformer", "sequence", 1),
-        pytest.param("etc", "structured", 8, marks=pytest.mark.full),
+        ("etc", "structured", 8),
     ],
 )
 @pytest.mark.full

@@ -142,11 +142,7 @@ def test_a_signal_within_an_evaluation_cuts_it_off_on_both(start, tmp_path):
 # Without its coordinator a process ends at once, without a worker by the heartbeat, for
 # which the next test waits too.
 @pytest.mark.parametrize(
-    "victim",
-    [
-        pytest.param(0, id="coordinator"),
-        pytest.param(1, id="worker", marks=pytest.mark.full),
-    ],
+    "victim", [pytest.param(0, id="coordinator"), pytest.param(1, id="worker")]
 )
 @pytest.mark.full
 def test_a_dead_process_ends_the_other_in_bounded_time(start, tmp_path, victim):

@@ -117,6 +117,7 @@ def run(folders: Folders, place: pathlib.Path, trials: int) -> Count:
     return run_trials(lambda rng, count: check(rng, folders, place, count), trials)
 
 
+@pytest.mark.full
 def test_damaged_folders_are_read_or_refused(folders, tmp_path):
     count = run(folders, tmp_path / "copy", 200)
     # The damage is neither always noticed nor never.

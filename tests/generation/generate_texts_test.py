@@ -191,6 +191,7 @@ def test_windows_that_cannot_be_are_refused(ask, tmp_path, argv, message):
 
 
 @pytest.mark.parametrize("family", ["bart", "t5"])
+@pytest.mark.full(but=["t5"])
 def test_what_is_cut_is_counted(ask, tmp_path, family, monkeypatch):
     lengths, encode = [], generation.encode
 

@@ -37,14 +37,14 @@ def sort(rows: Sequence[pytest.Function]) -> None:
             name: [row for row in rows if fnmatch.fnmatchcase(_row_id(row), name)]
             for name in mark.kwargs["but"]
         }
-        where, ids = rows[0].nodeid.partition("[")[0], [_row_id(row) for row in rows]
-        for name, found in stay.items():
-            if not found:
-                raise pytest.UsageError(f"{where} has no row {name!r}; there are {ids}")
-        staying = {id(row): row for found in stay.values() for row in found}
+        test, ids = rows[0].nodeid.partition("[")[0], [_row_id(row) for row in rows]
+        for name, named in stay.items():
+            if not named:
+                raise pytest.UsageError(f"{test} has no row {name!r}; there are {ids}")
+        staying = [row for row in rows if any(row in named for named in stay.values())]
         if len(staying) == len(rows):
-            raise pytest.UsageError(f"{where}: {sorted(stay)} are all rows; unmark it")
-        for row in staying.values():
+            raise pytest.UsageError(f"{test}: {sorted(stay)} are all rows; unmark it")
+        for row in staying:
             row.own_markers.remove(mark)
 
 

@@ -231,6 +231,7 @@ def test_wrong_arguments_are_2(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_sigterm_to_the_launcher_saves_the_run_everywhere(tmp_path):
     """Real training in two processes: `kill` on the launcher is 17, saved once."""
     arguments = [

@@ -231,23 +231,15 @@ def check_on_a_mesh(config, axes, args, atol):
     [
         ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
         ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
-        pytest.param(
-            "reformer",
-            {"data": 2, "fsdp": 2, "tensor": 2},
-            marks=pytest.mark.full,
-        ),
+        ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
         # Its encoder's windows and global tokens: a Longformer's in `encoder_test`.
-        pytest.param(
-            "led",
-            {"fsdp": 2, "tensor": 2, "sequence": 2},
-            marks=pytest.mark.full,
-        ),
-        pytest.param("led", {"sequence": 8}, marks=pytest.mark.full),
-        pytest.param("long_t5", {"sequence": 8}, marks=pytest.mark.full),
-        pytest.param("long_t5", {"sequence": 4, "tensor": 2}, marks=pytest.mark.full),
+        ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
+        ("led", {"sequence": 8}),
+        ("long_t5", {"sequence": 8}),
+        ("long_t5", {"sequence": 4, "tensor": 2}),
     ],
 )
-@pytest.mark.full(but=["long_t5-axes1"])
+@pytest.mark.full
 def test_one_device_and_a_mesh_give_the_same(name, axes):
     config = CONFIGS[name]
     n = 7 * max(2, axes.get("sequence", 1))

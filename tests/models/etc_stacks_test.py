@@ -164,9 +164,8 @@ def stepped(config, dropout=0.1):
     return jax.jit(jax.value_and_grad(loss))
 
 
-@pytest.mark.parametrize(
-    "share_mlp", [pytest.param(True, marks=pytest.mark.full), False]
-)
+@pytest.mark.parametrize("share_mlp", [True, False])
+@pytest.mark.full
 def test_gradients_of_a_reversible_stack_are_those_of_plain_autodiff(
     share_mlp, monkeypatch
 ):

@@ -86,7 +86,7 @@ def test_each_output_and_gradient_is_that_of_its_input_alone():
     ],
     ids=["pattern", "reversible"],
 )
-@pytest.mark.full(but=["reversible"])
+@pytest.mark.full
 def test_so_it_is_with_other_stacks(changes):
     model, params = made(**changes)
     inputs = both_inputs()
@@ -119,6 +119,7 @@ def gathers(model, params, inputs):
     return collectives.count(text)["all-gather"].runs
 
 
+@pytest.mark.full
 def test_a_split_weight_is_collected_once_for_both():
     model, params = made()
     main, lone = both_inputs(rows=8)

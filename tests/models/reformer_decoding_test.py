@@ -70,6 +70,7 @@ def test_steps_give_the_logits_of_one_forward_pass(config):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_number_of_buckets_is_one_factor():
     configs = [dataclasses.replace(LSH, num_buckets=x) for x in ((4,), 4)]
     tokens, params = tokens_of(12), params_of(LSH)
@@ -84,6 +85,7 @@ def test_a_number_of_buckets_is_one_factor():
     np.testing.assert_array_equal(found[:12], found[12:])
 
 
+@pytest.mark.full
 def test_after_one_lsh_layer_logits_are_those_of_the_text_so_far():
     # Chunks of 4 and 6 are worked on in multiples of 12, and a table has no axes.
     config = dataclasses.replace(

@@ -142,9 +142,10 @@ def test_logits_are_those_that_are_written_down(change):
 
 @pytest.mark.parametrize(
     "deterministic",
-    [pytest.param(True, marks=pytest.mark.full), False],
+    [True, False],
     ids=["", "dropout"],
 )
+@pytest.mark.full
 def test_reversible_is_what_keeps_all_activations(deterministic):
     params = jax.tree.map(lambda x: 0.5 * x, params_of(CONFIG))
     inputs, targets = tokens(2, 29), tokens(2, 18, seed=1)

@@ -37,6 +37,7 @@ def logits_of(config, tokens, **given):
 
 # One token, one more than a chunk of local attention, all that there are positions for.
 @pytest.mark.parametrize("n", [1, 5, 48])
+@pytest.mark.full(but=["5"])
 def test_any_length_up_to_the_longest_works(n):
     logits = logits_of(TINY, tokens_of(n))
     assert logits.shape == (2, n, 11)
@@ -98,6 +99,7 @@ def test_the_stacks_give_the_same_gradients_with_dropout():
         assert np.linalg.norm(x - y) <= 1e-5 * np.linalg.norm(y) + 1e-9
 
 
+@pytest.mark.full
 def test_pieces_of_feed_forward_and_logits_change_nothing(wide):
     tokens, whole = tokens_of(21), wide(TINY)
     pieces = dataclasses.replace(whole, mlp_chunk_length=5, logits_chunk_length=6)
@@ -137,6 +139,7 @@ def test_axial_positions_are_rows_and_columns_side_by_side():
         np.testing.assert_array_equal(got[place], np.concatenate(want))
 
 
+@pytest.mark.full
 def test_axial_positions_of_an_image_are_row_column_and_channel():
     shape, dims = (4, 5, 3), (2, 3, 1)
     module = AxialPositions(shape, dims, 1.0)

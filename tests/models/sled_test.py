@@ -128,7 +128,8 @@ def test_one_window_is_the_backbone(name):
     np.testing.assert_allclose(apply(config, *args), apply(plain, *args), atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["bart", pytest.param("t5", marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", ["bart", "t5"])
+@pytest.mark.full
 def test_some_windows_at_a_time_are_all_at_once(name):
     read, written = tokens(2, 3 + 45), tokens(2, 4)
     ids = np.int32(np.arange(48)[None] < np.array([[48], [30]]))
@@ -141,6 +142,7 @@ def test_some_windows_at_a_time_are_all_at_once(name):
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+@pytest.mark.full
 def test_memory_is_that_of_the_windows_at_once():
     """Beyond rows of the whole input, of which there are a few, nothing grows."""
 

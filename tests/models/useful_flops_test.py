@@ -77,6 +77,7 @@ def test_etc_counts_what_the_dense_model_multiplies(changes):
     assert useful == pytest.approx(etc_step_flops(config, structure, 5), rel=0.02)
 
 
+@pytest.mark.full
 def test_recomputing_and_chunks_change_what_is_computed_but_not_what_is_useful():
     # Half of it padding, and of what is left half another example.
     structure = all_visible(n=64, g=8)

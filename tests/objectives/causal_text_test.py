@@ -76,9 +76,7 @@ def config_of(family, data, **model):
 
 # A Longformer learns bytes in `longformer_lm_job_test`.
 @pytest.mark.usefixtures("one_device")
-@pytest.mark.parametrize(
-    "family", [pytest.param("longformer", marks=pytest.mark.full), "reformer"]
-)
+@pytest.mark.parametrize("family", ["longformer", "reformer"])
 @pytest.mark.full
 def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     config = config_of(family, of_text)
@@ -143,6 +141,7 @@ def test_rows_are_the_documents_and_every_row_of_an_epoch_is_one_step(
         ("reformer", {"pattern": ("local", "local")}),
     ],
 )
+@pytest.mark.full(but=["longformer*"])
 def test_gradients_of_a_document_do_not_know_of_its_neighbour(
     of_text, family, model, tmp_path
 ):

@@ -80,6 +80,7 @@ def test_a_text_is_learnt(first):
     assert line["bits"] < 3
 
 
+@pytest.mark.full
 def test_a_stage_begins_with_the_parameters_of_the_one_before(first, text, tmp_path):
     folder, params = first
     config = stage(

@@ -125,6 +125,7 @@ def test_batches_fit_their_model_and_are_functions_of_the_step(home, tmp_path):
     assert not np.array_equal(later["span_ids"], batch["span_ids"])
 
 
+@pytest.mark.full
 def test_useful_flops_are_those_of_both_models(home, trained, tmp_path):
     make = registry.lookup("objective", "model_denoising")
     # A family whose own are known.
@@ -158,6 +159,7 @@ def test_a_joint_run_trains_both_models(home, tmp_path):
 
 
 @pytest.mark.usefixtures("one_device")
+@pytest.mark.full
 def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     home, trained, tmp_path, monkeypatch
 ):

@@ -247,6 +247,7 @@ def test_a_batch_of_padding_alone_is_0_with_finite_gradients(params):
     assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 
+@pytest.mark.full
 def test_a_tiny_model_learns_one_batch_by_heart(params):
     tx = optax.adam(1e-2)
 

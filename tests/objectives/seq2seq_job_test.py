@@ -105,6 +105,7 @@ def test_a_run_is_resumed_bit_by_bit(home, tmp_path, monkeypatch):
     assert last["cut_share"] == 0 and 0 <= last["accuracy"] <= 1
 
 
+@pytest.mark.full
 def test_r3f_is_of_training_alone(home, tmp_path):
     """On devices that split rows and tables, in two microbatches of a step."""
     config = config_of(

@@ -51,7 +51,7 @@ def test_blocks_of_the_last_axis():
 def test_windows_overlap_and_overlap_add_is_their_transpose(blocks, size, radius):
     x = normal(2, blocks * size + 2 * radius, 3)
     width = size + 2 * radius
-    got = blocking.windows(x, blocks, size, 1)
+    got = jax.jit(blocking.windows, static_argnums=(1, 2, 3))(x, blocks, size, 1)
     assert got.shape == (2, blocks, width, 3)
     for i in range(blocks):
         np.testing.assert_array_equal(got[:, i], x[:, i * size : i * size + width])
@@ -60,7 +60,7 @@ def test_windows_overlap_and_overlap_add_is_their_transpose(blocks, size, radius
     want = np.zeros_like(x)
     for i in range(blocks):
         want[:, i * size : i * size + width] += y[:, i]
-    back = blocking.overlap_add(y, size, 1)
+    back = jax.jit(blocking.overlap_add, static_argnums=(1, 2))(y, size, 1)
     np.testing.assert_allclose(back, want, atol=1e-5)
     # The transpose by its definition.
     assert np.sum(got * y) == pytest.approx(np.sum(x * np.asarray(back)), abs=1e-3)

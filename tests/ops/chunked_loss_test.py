@@ -93,6 +93,7 @@ def plain(x, kernel, bias, targets, weights, extra=(0.0, 0.0)):
 
 @pytest.mark.parametrize("chunk_length", [0, 1, 4, 6, 10, 11, 64])
 @pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.full(but=["*-0", "*-4", "*-10"])
 def test_loss_and_gradients_are_those_of_all_logits_at_once(extra, chunk_length):
     with jax.enable_x64(True):
         *inputs, targets, weights = arrays()

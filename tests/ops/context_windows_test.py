@@ -1,5 +1,8 @@
 """Windows of SLED, by appendix A of the paper, for all lengths."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -34,12 +37,15 @@ def by_the_paper(n, size, margin):
 @EACH
 @pytest.mark.full(but=["c=4, P=1", "c=1, P=0", "c=5, P=2"])
 def test_windows_are_those_of_the_paper(windows):
-    for n in range(1, 4 * windows.size + 1):
+    longest = 4 * windows.size
+    keeper_of = jax.jit(lambda n: windows.keeper(n, jnp.arange(longest)))
+    start_of = jax.jit(windows.start)
+    for n in range(1, longest + 1):
         want = by_the_paper(n, *windows)
         assert windows.count(n) == len(want)
-        keeper = np.asarray(windows.keeper(jnp.int32(n), jnp.arange(n)))
+        keeper = np.asarray(keeper_of(np.int32(n)))[:n]
         for number, (start, end, kept) in enumerate(want):
-            assert int(windows.start(jnp.int32(n), jnp.int32(number))) == start
+            assert int(start_of(np.int32(n), np.int32(number))) == start
             assert min(start + windows.size, n) == end
             np.testing.assert_array_equal(np.nonzero(keeper == number)[0], kept)
 
@@ -53,7 +59,9 @@ def test_every_token_is_kept_once_with_its_context(windows):
     tokens = jnp.broadcast_to(jnp.arange(1, longest + 1), (longest, longest))
     tokens = jnp.where(jnp.arange(longest)[None] < lengths[:, None], tokens, 0)
     count = windows.count(longest)
-    for at_once in {1, 2, count}:
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def joined(at_once):
         kept = CollectedRows.none(windows, longest, 2, jnp.int32)
         inner = []
         for first in range(0, count, at_once):
@@ -63,7 +71,10 @@ def test_every_token_is_kept_once_with_its_context(windows):
             rows = jnp.stack([cut, place], axis=-1)
             kept, mine = kept.with_rows(windows, lengths, number, rows)
             inner.append(mine.reshape(longest, -1, 2))
-        rows = kept.joined(windows, lengths, jnp.concatenate(inner, axis=1), longest)
+        return kept.joined(windows, lengths, jnp.concatenate(inner, axis=1), longest)
+
+    for at_once in {1, 2, count}:
+        rows = joined(at_once)
         for row, n in zip(np.asarray(rows), range(1, longest + 1), strict=True):
             np.testing.assert_array_equal(row[:n, 0], np.arange(1, n + 1))
             for i, place in enumerate(row[:n, 1]):

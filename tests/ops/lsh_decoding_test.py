@@ -171,6 +171,7 @@ def test_prefixes_without_padding_say_the_same(name):
                 np.testing.assert_allclose(got[n - 1], want[:, -1], atol=1e-12, rtol=0)
 
 
+@pytest.mark.full
 def test_a_token_alone_is_rounded_as_attention_rounds_it():
     # In one bucket, each second token begins a chunk in all rounds. The weights of its
     # three copies do not add up to 1 then.

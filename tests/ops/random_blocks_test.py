@@ -95,6 +95,7 @@ def _params(config):
 
 
 @pytest.mark.parametrize("num_globals", [0, 24])
+@pytest.mark.full(but=["0"])
 def test_they_are_drawn_when_the_config_says_so(num_globals):
     config = _config(max_length=256, num_globals=num_globals)
     params = _params(config)

@@ -179,6 +179,7 @@ def test_inputs_are_found_again_after_24_layers():
 
 
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.full(but=["1"])
 def test_layers_of_any_number_of_halves(count):
     with jax.enable_x64(True):
         _, params, _, streams = of_layers(3)

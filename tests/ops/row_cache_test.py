@@ -61,6 +61,15 @@ def decoded(query, key, value, options):
 
 
 @pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.full(
+    but=[
+        "everything",
+        "a window",
+        "dilated by heads",
+        "farther than the sequence",
+        "everything, bias and scale",
+    ]
+)
 def test_token_by_token_equals_the_whole(name):
     options = dict(WINDOWS[name])
     if "bias" in options:

@@ -29,8 +29,8 @@ from parity.peers import (
     Comparison,
     Peer,
     check_export,
+    outputs_and_gradients,
     token_loss,
-    value_and_grad,
 )
 
 # Who wrote the file is not what it says.
@@ -241,19 +241,22 @@ def _compare(case: Case, peer: Peer, config) -> float:
     check_export(export_hf(params, config), peer.weights)
     params = jax.tree.map(lambda x: np.asarray(x, config.dtype), params)
 
-    @jax.jit
     def outputs(params):
         apply = model.apply
         more = {"method": every_output, "mutable": ["intermediates"]}
         return apply({"params": params}, *inputs, **more)
 
-    def loss(params):
-        logits = model.apply({"params": params}, *inputs)
+    def loss(outputs):
+        (_, _, logits), _ = outputs
         return token_loss(logits, jnp.asarray(labels))
 
-    (encoded, decoded, logits), found = outputs(params)
-    found = found["intermediates"]
     compare = Comparison(peer.outputs, inputs[2])
+    trained = compare.has("loss", *GRADIENT_NORMS)
+    found, value, gradients = outputs_and_gradients(
+        outputs, loss if trained else None, params
+    )
+    (encoded, decoded, logits), found = found
+    found = found["intermediates"]
     states = hidden_states(found["encoder"], encoded, len(config.patterns))
     for i, x in enumerate(states):
         compare.rows(f"encoder_hidden_states.{i}", x)
@@ -268,10 +271,9 @@ def _compare(case: Case, peer: Peer, config) -> float:
     for name in ("logits", "logits_stacked"):
         compare.rows(name, logits)
     worst = compare_texts(case, peer, config, params, inputs)
-    if not compare.has("loss", *GRADIENT_NORMS):
+    if not trained:
         return max(worst, compare.finish())
-    got, gradients = value_and_grad(loss, params)
-    compare.value("loss", got)
-    gradients = jax.tree.map(np.asarray, export_hf(gradients, config))
+    compare.value("loss", value)
+    gradients = jax.tree.map(np.asarray, export_hf(gradients[0], config))
     compare.gradient_norms(gradients)
     return max(worst, compare.finish())

@@ -96,6 +96,7 @@ def hotpot(tmp_path_factory):
     return config, file
 
 
+@pytest.mark.full
 def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
     config, given = hotpot
     # Named as a user does, who may edit it between a stop and the same command.

@@ -1,3 +1,6 @@
+import functools
+
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as hs
@@ -8,6 +11,7 @@ from etc_jax.structure import builders
 RULES = st.Rules(radius=2, max_distance=2, hard_g2l=True, hard_l2g=True)
 
 
+@functools.partial(jax.jit, static_argnames="rules")
 def pairs(structure, rules=RULES):
     """`{piece: (mask, labels)}` of all pairs."""
     tokens = {"l": structure.long_tokens(), "g": structure.global_tokens()}

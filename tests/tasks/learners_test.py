@@ -37,7 +37,7 @@ def model_for(format, vocab_size):
 
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("name, form", FORMS)
-@pytest.mark.full(but=["hotpotqa-structured", "openkp-sequence"])
+@pytest.mark.full(but=["hotpotqa-structured"])
 def test_windows_go_through_what_learns_them_into_answers(name, form):
     task = find_task(name, form).with_options(OPTIONS.get(name, {}))
     model, record = tokenizer_of(task), task.parse(VALUES[name], lambda *note: None)

@@ -118,8 +118,9 @@ def job_of(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "task",
-    [pytest.param("fixed_blocks", marks=pytest.mark.full), "natural_questions"],
+    ["fixed_blocks", "natural_questions"],
 )
+@pytest.mark.full
 def test_the_loss_falls(job_of, task):
     _, job = job_of(task)
     rows = np.arange(BATCH_SIZE)

@@ -49,6 +49,7 @@ def terms_case():
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 8, 16])
+@pytest.mark.full(but=["1", "4"])
 def test_loss_and_gradient_are_those_of_the_whole_batch(steps):
     with jax.enable_x64(True):
         params, batch = jax.tree.map(jnp.asarray, terms_case())

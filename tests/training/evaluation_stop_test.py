@@ -116,6 +116,7 @@ def test_nothing_is_lost_by_a_death_within_an_evaluation(
     assert timeless(tmp_path) == whole
 
 
+@pytest.mark.full
 def test_a_death_after_the_evaluation_doubles_no_line(
     whole, cache, tmp_path, monkeypatch
 ):

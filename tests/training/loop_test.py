@@ -138,6 +138,7 @@ def test_falling_back_to_an_older_checkpoint_gives_the_same_end(
     assert len(lines(tmp_path, "train")) == 12
 
 
+@pytest.mark.full
 def test_another_mesh_continues_the_run(reference, tmp_path, monkeypatch, make_config):
     whole, _ = reference
     with monkeypatch.context() as patch:

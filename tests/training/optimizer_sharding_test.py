@@ -216,6 +216,7 @@ def test_the_dimension_of_the_largest_parts_is_cut(monkeypatch, shape, spec, got
     assert found["params"]["w"].spec == spec
 
 
+@pytest.mark.full
 def test_a_run_continues_with_the_other_setting(monkeypatch, tmp_path, cache):
     def setting(split):
         return config("adamw", cache, **SPLIT, optimizer__shard_state=split)

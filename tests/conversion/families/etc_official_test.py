@@ -131,6 +131,14 @@ def compare(official, inputs, *, attention="dense", **changes):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.full(
+    but=[
+        "own projections",
+        "positions, projected embedding",
+        "norms first, head size",
+        "qkv wins over kv",
+    ]
+)
 def test_every_variant_equals_the_official_model_and_goes_back(variant):
     official = OFFICIAL | VARIANTS[variant]
     params, variables, config = compare(official, random_inputs(official))

@@ -53,6 +53,7 @@ def test_a_bart_becomes_a_led_that_computes_the_same_on_short_inputs():
     np.testing.assert_allclose(got, logits(config, params, x, y), atol=1e-4)
 
 
+@pytest.mark.full
 def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
     config = dataclasses.replace(CONFIGS["bart"], num_layers=3)
     params = random_params(config)

@@ -196,6 +196,7 @@ def test_heads_that_mean_the_same_come_along(to):
             extend(params, config, Extension(to, 32))
 
 
+@pytest.mark.full
 def test_the_head_of_the_next_sentence_is_told_where_it_has_no_place():
     config = CONFIGS["bert"]
     model = EncoderForMaskedLm(config, with_next_sentence=True)

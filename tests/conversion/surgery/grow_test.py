@@ -156,6 +156,7 @@ def test_an_encoder_decoder_grows_wherever_it_has_numbers_of_tokens(family):
     assert abs(new.std() / spread - 1) < 0.07
 
 
+@pytest.mark.full
 def test_an_encoder_decoder_reads_and_writes_old_tokens_as_before():
     config, _ = PAIR_FAMILIES["t5"]
     params = random_encoder_decoders.random_params(config, 1)

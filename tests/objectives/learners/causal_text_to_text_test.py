@@ -88,14 +88,7 @@ def test_a_model_that_is_not_causal_or_too_short_is_refused():
 
 
 @pytest.mark.usefixtures("one_device")
-@pytest.mark.parametrize(
-    "family",
-    [
-        "longformer",
-        pytest.param("reformer", marks=pytest.mark.full),
-        pytest.param("reformer_seq2seq", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("family", ["longformer", "reformer", "reformer_seq2seq"])
 @pytest.mark.full
 def test_a_model_that_learnt_to_copy_answers_by_all_commands(family, tmp_path, capsys):
     run, dev = trained(family, tmp_path)

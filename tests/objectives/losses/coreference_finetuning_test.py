@@ -145,6 +145,7 @@ def test_parameters_do_not_depend_on_parts():
     assert shapes[0] == shapes[1] and set(shapes[0]) == {"encoder", "head"}
 
 
+@pytest.mark.full
 def test_rows_of_weight_0_change_nothing():
     chosen = task(singletons=True)
     run = jax.jit(jax.grad(lambda p, b: loss_of(chosen)(p, b, None, True)[0]))

@@ -102,6 +102,7 @@ def trained(arg, num_steps=80):
 @pytest.mark.parametrize(
     "format", ["sequence", pytest.param("structured", marks=pytest.mark.full)]
 )
+@pytest.mark.full
 def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     train = write_csv(tmp_path / "train.csv", rows(48, 0))
     dev = write_csv(tmp_path / "dev.tsv", rows(9, 1), delimiter="\t")

@@ -32,6 +32,7 @@ def three_sources(sio, tokenizer, tmp_path):
     forget_tasks(sio)
 
 
+@pytest.mark.full
 def test_mixing_rates_are_exact_and_those_of_the_mixture_of_caches(sio, three_sources):
     rates = {"first": 6.0, "second": 3.0, "third": 1.0}
     sio.pretraining.register_mixture(rates, name="mixed")

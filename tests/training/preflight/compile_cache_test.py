@@ -10,6 +10,8 @@ import pytest
 
 from etc_jax.training.preflight import compile_cache
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 
 @pytest.fixture
 def top(tmp_path, monkeypatch):
@@ -44,16 +46,13 @@ def test_where_it_is(monkeypatch, environment, expected):
 
 
 def test_programs_are_kept_where_the_user_alone_can_write(top):
-    quick = "jax_persistent_cache_min_compile_time_secs"
-    secs, before = getattr(jax.config, quick), os.umask(0)  # nothing is left to it
-    jax.config.update(quick, 0)
+    before = os.umask(0)  # nothing is left to it
     try:
         with compile_cache.use(None):
             jax.jit(lambda x: x * 3.25 + 1.5)(2.0).block_until_ready()
         folder = used()
     finally:
         os.umask(before)
-        jax.config.update(quick, secs)
     assert folder.parent.parent == top and list(folder.iterdir())
     for path in (top, folder.parent, folder):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700

@@ -10,6 +10,8 @@ import pytest
 
 from etc_jax.training.preflight import compile_cache, compiling
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 
 @pytest.fixture
 def told(tmp_path, monkeypatch, caplog):
