@@ -505,23 +505,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return carry_out(_PROG, lambda: _convert(args), args.out)
 
 
+def _export(args: argparse.Namespace) -> str:
+    return export_run(args.export, args.out, step=args.step, overwrite=args.overwrite)
+
+
+_MODES = {
+    "official": convert_official,
+    "lift": convert_lifted,
+    "hf": convert_hf,
+    "trax": convert_trax,
+    "fairseq": convert_fairseq,
+    "to_hf": convert_to_hf,
+    "export": _export,
+}
+
+
 def _convert(args: argparse.Namespace) -> str:
     native.check_free(args.out, overwrite=args.overwrite)
-    if args.official is not None:
-        return convert_official(args)
-    if args.hf is not None:
-        return convert_hf(args)
-    if args.trax is not None:
-        return convert_trax(args)
-    if args.to_hf is not None:
-        return convert_to_hf(args)
-    if args.fairseq is not None:
-        return convert_fairseq(args)
-    if args.export is not None:
-        return export_run(
-            args.export, args.out, step=args.step, overwrite=args.overwrite
-        )
-    return convert_lifted(args)
+    [convert] = [fn for mode, fn in _MODES.items() if getattr(args, mode) is not None]
+    return convert(args)
 
 
 if __name__ == "__main__":
