@@ -240,11 +240,11 @@ def generate(args: argparse.Namespace) -> Iterator[str]:
         yield from (f"{line}\n" for line in writer.in_force(how))
         return
     broken: list[BadRecordError] = []
-    one = args.inputs is None
-    inputs = [_prompt(args, writer)] if one else _inputs(writer, args, broken)
+    is_prompt = args.inputs is None
+    inputs = [_prompt(args, writer)] if is_prompt else _inputs(writer, args, broken)
     written = writer.write(inputs, how, batch_size=args.batch_size, seed=args.seed)
     end = "" if isinstance(writer, LanguageModel) else "\n"
-    many = not one and writer.options(how).num_texts > 1
+    many = not is_prompt and writer.options(how).num_texts > 1
     with contextlib.ExitStack() as first:
         first.enter_context(
             compiling.announced(
@@ -255,7 +255,7 @@ def generate(args: argparse.Namespace) -> Iterator[str]:
         name = None
         for name, texts in written:
             first.close()
-            yield _plain(texts, end) if one else _line(name, texts, many)
+            yield _plain(texts, end) if is_prompt else _line(name, texts, many)
         if broken:
             raise broken[0]
         if name is None:
