@@ -57,7 +57,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etc_jax.base.local_paths import INPUT
@@ -223,54 +223,28 @@ def _line(name: str, texts: Sequence[Text], many: bool) -> str:
     return f"{json.dumps(values, ensure_ascii=False)}\n"
 
 
-def _answers(
-    writer: Writer, args: argparse.Namespace, how: Mapping[str, Any]
-) -> Iterator[str]:
-    """What is printed of each of --inputs; what is given is checked at once.
-
-    Raises:
-      BadRecordError: of the first file that is damaged, after what is before.
-      UserError: if there is no input.
-    """
-    broken: list[BadRecordError] = []
-    written = writer.write(
-        _inputs(writer, args, broken), how, batch_size=args.batch_size, seed=args.seed
-    )
-    many = writer.options(how).num_texts > 1
-
-    def lines():
-        name = None
-        for name, texts in written:
-            yield _line(name, texts, many)
-        if broken:
-            raise broken[0]
-        if name is None:
-            raise UserError(f"{', '.join(args.inputs)}: there is no input to answer")
-
-    return lines()
-
-
-def _continuation(
-    writer: Writer, args: argparse.Namespace, how: Mapping[str, Any]
-) -> Iterator[str]:
-    """What is printed of a prompt; what is given is checked at once."""
-    prompt = _prompt(args, writer)
-    end = "" if isinstance(writer, LanguageModel) else "\n"
-    written = writer.write([prompt], how, seed=args.seed)
-    return ("\n".join(x.text for x in texts) + end for _, texts in written)
+def _plain(texts: Sequence[Text], end: str) -> str:
+    """The texts of a prompt, as they are."""
+    return "\n".join(x.text for x in texts) + end
 
 
 def generate(args: argparse.Namespace) -> Iterator[str]:
-    """What is written, piece by piece.
+    """What is printed, piece by piece.
 
     Raises:
-      RunError, ValueError, OSError: if something given is wrong; before compiling.
+      RunError, ValueError, OSError: if something given is wrong: before compiling, but
+        for a file that is damaged, which is told after the inputs that are before.
     """
     writer, how = _writer(args), options.from_flags(args, GenerationConfig())
     if args.print_options:
         yield from (f"{line}\n" for line in writer.in_force(how))
         return
-    pieces = (_continuation if args.inputs is None else _answers)(writer, args, how)
+    broken: list[BadRecordError] = []
+    is_prompt = args.inputs is None
+    inputs = [_prompt(args, writer)] if is_prompt else _inputs(writer, args, broken)
+    written = writer.write(inputs, how, batch_size=args.batch_size, seed=args.seed)
+    end = "" if isinstance(writer, LanguageModel) else "\n"
+    many = not is_prompt and writer.options(how).num_texts > 1
     with contextlib.ExitStack() as first:
         first.enter_context(
             compiling.announced(
@@ -278,9 +252,14 @@ def generate(args: argparse.Namespace) -> Iterator[str]:
                 done="first text after",
             )
         )
-        for piece in pieces:
+        name = None
+        for name, texts in written:
             first.close()
-            yield piece
+            yield _plain(texts, end) if is_prompt else _line(name, texts, many)
+        if broken:
+            raise broken[0]
+        if name is None:
+            raise UserError(f"{', '.join(args.inputs)}: there is no input to answer")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

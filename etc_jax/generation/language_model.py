@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from etc_jax.datasets.pairs import Pair
 from etc_jax.generation import loop as generation
 from etc_jax.generation.loop import Options, Rules
 from etc_jax.generation.text_codecs import ByteCodec, Codec
-from etc_jax.generation.writer import Input, Text, Writer
-from etc_jax.ops import sampling
+from etc_jax.generation.writer import Input, Writer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,20 +38,12 @@ class LanguageModel(Writer):
         ids = np.array(self.codec.encode(pair.input), np.int32)
         return Input(pair.id, ids, np.ones_like(ids))
 
-    def write(
-        self,
-        inputs: Iterable[Input],
-        how: Mapping[str, Any],
-        *,
-        batch_size: int = 8,
-        seed: int = 0,
-    ) -> Iterator[tuple[str, list[Text]]]:
-        """See `Writer`: what follows each prompt, one after the other."""
-        del batch_size
+    def _written(self, inputs: Iterable[Input], how, batch_size: int, rng):
+        del batch_size  # one after the other
         asked = [(one, self.options(how, len(one.ids))) for one in inputs]
-        return self._written(asked, sampling.key(seed))
+        return self._each(asked, rng)
 
-    def _written(self, asked: list[tuple[Input, Options]], rng):
+    def _each(self, asked: Sequence[tuple[Input, Options]], rng):
         for number, (one, options) in enumerate(asked):
             written = generation.write(
                 self.decoder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from etc_jax.formats.text_to_text import written_text
 from etc_jax.generation import loop as generation
 from etc_jax.generation.loop import Options
 from etc_jax.generation.writer import Input, Text, Writer
-from etc_jax.ops import sampling
 
 # Inputs are padded to the next of these numbers times two, so that few are compiled.
 SHORTEST = 64
@@ -32,6 +31,10 @@ _POOLED = 8
 @dataclasses.dataclass(frozen=True)
 class TextWriter(Writer):
     """An encoder-decoder, which reads a text and writes another one.
+
+    Inputs of about one length are written together, of `batch_size` times 8 that are
+    read ahead. What is longer than the model can read is cut; a warning says at the end
+    how many inputs that were, and how long the longest one is.
 
     Attributes:
       tokenizer: of the model.
@@ -56,25 +59,10 @@ class TextWriter(Writer):
         check_rows(ids, self.decoder.config.vocab_size, self.tokenizer, what)
         return Input(pair.id, ids, marks, tokens.prefix_tokens)
 
-    def write(
-        self,
-        inputs: Iterable[Input],
-        how: Mapping[str, Any],
-        *,
-        batch_size: int = 8,
-        seed: int = 0,
-    ) -> Iterator[tuple[str, list[Text]]]:
-        """See `Writer`.
+    def _written(self, inputs: Iterable[Input], how, batch_size: int, rng):
+        return self._pools(iter(inputs), self.options(how), batch_size, rng)
 
-        Inputs of about one length are written together, of `batch_size` times 8 that
-        are read ahead. What is longer than the model can read is cut; a warning says at
-        the end how many inputs that were, and how long the longest one is.
-        """
-        return self._written(
-            iter(inputs), self.options(how), batch_size, sampling.key(seed)
-        )
-
-    def _written(self, inputs: Iterator[Input], options: Options, batch_size: int, rng):
+    def _pools(self, inputs: Iterator[Input], options: Options, batch_size: int, rng):
         lengths, prefixes = Lengths(), Lengths()
         try:
             for first in itertools.count(step=_POOLED * batch_size):

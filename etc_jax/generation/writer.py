@@ -16,6 +16,7 @@ from etc_jax.generation import beam_search, loop as generation
 from etc_jax.generation.decoding import Decoder
 from etc_jax.generation.loop import Options, Written
 from etc_jax.generation.options import GenerationConfig, Layer, in_force, merged
+from etc_jax.ops import sampling
 
 _NUM_TOKENS = 200
 _OF_RUN = "objective.generation of the run"
@@ -85,7 +86,6 @@ class Writer(abc.ABC):
           BadRecordError, UserError, ValueError: if the model cannot read it.
         """
 
-    @abc.abstractmethod
     def write(
         self,
         inputs: Iterable[Input],
@@ -108,6 +108,13 @@ class Writer(abc.ABC):
         Raises:
           ValueError: before anything is compiled, if the model cannot write so.
         """
+        return self._written(inputs, how, batch_size, sampling.key(seed))
+
+    @abc.abstractmethod
+    def _written(
+        self, inputs: Iterable[Input], how: Mapping[str, Any], batch_size: int, rng: Any
+    ) -> Iterator[tuple[str, list[Text]]]:
+        """See `write`; options are checked when this is called."""
 
     def options(self, how: Mapping[str, Any], prompt_length: int = 1) -> Options:
         """How texts are written where something else than usual is asked for.

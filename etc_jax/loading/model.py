@@ -344,7 +344,7 @@ class LoadedModel:
         return [readable(texts[0].text) for _, texts in written]
 
     def writer(self, reading: Reading = AS_TRAINED) -> Writer:
-        """What writes texts with the model, by whom ever they are asked for.
+        """What writes texts with the model: for `generate` and for `etc-jax generate`.
 
         Args:
           reading: how it reads texts.

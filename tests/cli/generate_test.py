@@ -204,7 +204,7 @@ def test_folders_without_a_model_of_bytes_are_told(
             "models of family 'etc' cannot continue a text: no decoder",
         ),
         (copies, [], "data.source='duplication', which gives symbols; expected a run"),
-        (run, ["--first_id=0"], "is a run, whose ids are known"),
+        (run, ["--first_id=0"], "whose ids are known: leave --first_id out"),
         (run, ["--step=3"], "no finished checkpoint of step 3"),
     ):
         code, out, err = ask(model, "--prompt=a", *argv)

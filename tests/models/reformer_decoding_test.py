@@ -11,7 +11,7 @@ import tiny_model
 from random_params import random_params
 
 from etc_jax.generation import decoding, loop as generation
-from etc_jax.generation.loop import Options
+from etc_jax.generation.loop import Options, Rules
 from etc_jax.models.reformer import body as reformer
 from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
@@ -352,6 +352,10 @@ def test_draws_are_a_function_of_the_key():
         ({"top_k": -1}, r"top_k is -1; expected 0 \(all\) or more"),
         ({"top_p": 0.0}, r"top_p is 0.0; expected a number in \(0, 1\]"),
         ({"rng": None}, "rng is None; give a key"),
+        (
+            {"rules": Rules(no_repeat_ngram=2), "prompt_lengths": np.array([5, 3])},
+            "prompt_lengths are given with rules of tokens",
+        ),
     ],
 )
 def test_texts_that_cannot_be_are_refused_before_compiling(
@@ -360,9 +364,13 @@ def test_texts_that_cannot_be_are_refused_before_compiling(
     monkeypatch.setattr(generation, "prefill", None)
     given = {"prompt": tokens_of(5), "max_tokens": 10, "temperature": 1.0}
     given |= {"decoder": ReformerDecoder(LSH), "rng": jax.random.key(0)} | change
-    decoder, prompt, rng = (given.pop(x) for x in ("decoder", "prompt", "rng"))
+    given |= {"prompt_lengths": change.get("prompt_lengths")}
+    names = "decoder", "prompt", "rng", "prompt_lengths"
+    decoder, prompt, rng, lengths = (given.pop(name) for name in names)
     with pytest.raises(ValueError, match=message):
-        generation.write(decoder, None, prompt, Options(**given), rng)
+        generation.write(
+            decoder, None, prompt, Options(**given), rng, prompt_lengths=lengths
+        )
 
 
 @pytest.mark.parametrize(
