@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.base import extras
+from etc_jax.base.rules import choice
 from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 
@@ -64,8 +65,7 @@ def corpus_bleu(
         )
     for number, of_text in enumerate(references):
         check_several(of_text, f"references of text {number}")
-    if tokenize not in TOKENIZERS:
-        raise ValueError(f"tokenize is {tokenize!r}; expected {', '.join(TOKENIZERS)}")
+    choice(TOKENIZERS).check(tokenize=tokenize)
     metrics = extras.needed("sacrebleu.metrics", extra="metrics", to="work out BLEU")
     metric = metrics.BLEU(
         lowercase=lowercase,

@@ -282,7 +282,7 @@ WINDOWS = {**CACHES, "source": "windows"}
         ({"packing": "concatenated"}, "data.packing", "token for each sentence; set"),
         ({"packing": "random"}, "data.packing", "is 'random'"),
         ({"long_length": 64}, "data.max_sentence_tokens", "fits into no window"),
-        ({"cpc_share": 1.5}, "data.cpc_share", "expected a number in (0, 1)"),
+        ({"cpc_share": 1.5}, "data.cpc_share", r"expected a number in \(0, 1\)"),
     ],
 )
 def test_data_that_cannot_be_read_is_named(values, path, message):

@@ -42,7 +42,7 @@ def test_texts_become_values_of_the_types_of_the_options():
         ("flat=1", "option flat is '1'; expected bool"),
         ("seed=null", "option seed is 'null'; expected int"),
         ("color=red", "natural_questions has no option color; there are: quest"),
-        ("null_share=2", "null_share is 2.0; expected 0 to 1"),
+        ("null_share=2", "null_share is 2.0; expected a number from 0"),
     ],
 )
 def test_what_does_not_fit_is_named(text, message):

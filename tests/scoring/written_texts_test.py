@@ -131,7 +131,12 @@ def test_bad_records_are_named(kind, gold, given, message):
         (["a"], [["a"], ["b"]], {}, "1 texts with references for 2"),
         (["a"], [[]], {}, r"references of text 0 are \[\]; expected a list"),
         (["a", "b"], ["a", "b"], {}, "references of text 0 are 'a'; expected a list"),
-        (["a"], [["a"]], {"tokenize": "14a"}, "tokenize is '14a'; expected 13a, intl"),
+        (
+            ["a"],
+            [["a"]],
+            {"tokenize": "14a"},
+            "tokenize is '14a'; expected one of 13a, intl",
+        ),
     ],
 )
 def test_bleu_without_what_it_needs_is_refused(texts, references, options, message):

@@ -340,7 +340,7 @@ def test_labels_of_one_softmax_come_together():
     "make_rules, message",
     [
         (lambda: st.Rules(radius=0), "radius is 0; expected 1 or more"),
-        (lambda: st.Rules(radius=1, max_distance=-1), "max_distance must be 0"),
+        (lambda: st.Rules(radius=1, max_distance=-1), "max_distance is -1; expected 0"),
         (lambda: st.Rules(radius=1, parent_labels=(1, 2)), "parent_labels need labels"),
     ],
 )

@@ -131,8 +131,8 @@ _RULES = {
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if not isinstance(family, str) or family not in _LIFTED:
-        yield f"model_type is {shown(family)}; expected one of {', '.join(_LIFTED)}"
+    if problem := choice(_LIFTED).problem(family):
+        yield f"model_type {problem}"
     rules = _RULES | ({"pad_token_id": whole()} if family == "roberta" else {})
     # Each is needed: what is not there is None.
     yield from problems({key: values.get(key) for key in rules}, rules)

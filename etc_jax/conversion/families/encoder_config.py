@@ -88,8 +88,8 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     name, names = values.get("model_type"), list(registry.names("encoder_family"))
-    if name not in names:
-        yield f"model_type is {shown(name)}; expected one of {', '.join(names)}"
+    if problem := choice(names).problem(name):
+        yield f"model_type {problem}"
         return
     yield from problems(values, {**RULES, **facts_of(name).rules})
     for key, expected in _ONLY.items():

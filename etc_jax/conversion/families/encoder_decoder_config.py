@@ -382,8 +382,8 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
 
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if not isinstance(family, str) or family not in FAMILIES:
-        yield f"model_type is {shown(family)}; expected one of {', '.join(FAMILIES)}"
+    if problem := choice(FAMILIES).problem(family):
+        yield f"model_type {problem}"
         return
     keys = FAMILIES[family]
     rules = {name: key.rule for name, key in keys.keys.items()} | {_SCALED: flag()}

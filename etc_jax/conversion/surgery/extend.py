@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from etc_jax.base.rules import choice
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.surgery import extend_encoder, extend_etc, extend_pairs
 from etc_jax.conversion.surgery.extend_parts import (
@@ -102,9 +103,8 @@ def targets_of(family: type) -> list[str]:
 
 
 def _check(config: EncoderConfig | EncoderDecoderConfig, asked: Extension) -> None:
-    target = _TARGETS.get(asked.to)
-    if target is None:
-        raise ValueError(f"to is {asked.to!r}; expected one of {', '.join(TARGETS)}")
+    choice(TARGETS).check(to=asked.to)
+    target = _TARGETS[asked.to]
     if type(config) not in target.sources:
         names = ", ".join(c.__name__.removesuffix("Config") for c in target.sources)
         raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
+from etc_jax.base.rules import choice
 from etc_jax.data.epochs import (
     BatchRows,
     Permutations,
@@ -122,9 +123,7 @@ def planned(
     """
     if packing == "best_fit":
         return pack(cache, global_length=global_length, **options)
-    if packing != "concatenated":
-        choices = ", ".join(map(repr, get_args(Packing)))
-        raise ValueError(f"packing is {packing!r}; expected one of {choices}")
+    choice(get_args(Packing)).check(packing=packing)
     if global_length is not None:
         raise ValueError(
             f"global_length is {global_length}, but concatenated text has no global "

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from etc_jax.base import extras
+from etc_jax.base.rules import choice
 from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import has_objects, read_lines
@@ -43,10 +44,7 @@ class TranslationOptions(PairOptions):
     detokenise: bool = False
 
     def __post_init__(self):
-        if self.direction not in DIRECTIONS:
-            raise ValueError(
-                f"direction is {self.direction!r}; expected {' or '.join(DIRECTIONS)}"
-            )
+        choice(DIRECTIONS).check(direction=self.direction)
 
 
 OPTIONS = TranslationOptions()

@@ -275,7 +275,7 @@ def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp
 @pytest.mark.parametrize(
     "arg, said",
     [
-        ("epochs=0", "epochs=0; expected a whole number"),
+        ("epochs=0", "epochs=0; expected one whole number"),
         (
             "prepared=",
             "'prepared=' in 'prepared='; expected one value each of prepared=",

@@ -220,8 +220,12 @@ def test_values_that_are_no_pair_are_named(value, message):
 @pytest.mark.parametrize(
     "flags, missing, message",
     [
-        (["--direction=fr-en"], None, "direction is 'fr-en'; expected en-de or de-en"),
-        (["--direction=en"], None, "direction is 'en'; expected en-de or de-en"),
+        (
+            ["--direction=fr-en"],
+            None,
+            "direction is 'fr-en'; expected one of en-de, de-en",
+        ),
+        (["--direction=en"], None, "direction is 'en'; expected one of en-de, de-en"),
         (["--detokenise"], "sacremoses", 'Moses, .*: pip install "etc_jax.metrics.*"'),
     ],
 )
