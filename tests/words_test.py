@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "etc_jax"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "etc_jax"
 MAX_LINES = 35  # of the bodies of 95 of 100 functions of a room
 
 # As names of locals and arguments these say nothing of what they hold.
@@ -257,6 +258,26 @@ def test_a_right_word_is_not(text):
 def test_lines_are_those_of_the_body():
     text = "def f(\n  x\n):\n  '''One\n\n  more.\n  '''\n  y = x\n  return y"
     assert read("new.py", text).lines == [2]
+
+
+def test_files_that_docs_name_are_there():
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"`([\w/]+/|[\w/]*[a-z]\.py)`", page.read_text())
+    }
+    folders = ("etc_jax", "tests", "launch", "benchmarks", "examples", "docs")
+    paths = [p for folder in folders for p in ROOT.glob(f"{folder}/**/*")]
+    paths += ROOT.iterdir()
+    existing = {
+        "/".join(parts[i:])
+        for parts in (path.relative_to(ROOT).parts for path in paths)
+        for i in range(len(parts))
+    }
+    # What an evaluation writes, and a config of a user.
+    existing |= {"predicted", "my/config.py"}
+    assert not {x for x in named if x[1].rstrip("/") not in existing}
 
 
 if __name__ == "__main__":

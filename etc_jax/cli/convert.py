@@ -3,14 +3,14 @@
     etc-jax convert --official=etc_base_2x_pretrain --out=models/etc_base
 
         An official ETC checkpoint of TensorFlow: the prefix of its files or the folder
-        they are in, with etc_config.json beside them. TensorFlow is not needed. Of a
-        fine-tuned one, --head=TASK takes what it has beside the encoder too.
+        they are in, with etc_config.json beside them. TensorFlow is not needed.
+        --head=TASK takes the head of a fine-tuned one too.
 
     etc-jax convert --lift=bert-base-uncased --out=models/etc_from_bert \\
         --config=etc_base_pretrain
 
-        Weights of BERT or RoBERTa, from a folder of Hugging Face with config.json and
-        safetensors, as the beginning of the model of a config file. The numbers of
+        A warm start from BERT or RoBERTa: their weights, from a folder of Hugging Face
+        with config.json and safetensors, for the model of a config file. The numbers of
         layers and heads, the hidden width and that of the feed-forward blocks must be
         equal. As in the ETC paper (section 3.6, appendix D), positions are dropped and
         the model keeps its own activation, gelu by tanh; token types, on which the
@@ -119,7 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     source = parser.add_mutually_exclusive_group(required=True)
     add = source.add_argument
     add("--official", metavar="CHECKPOINT", type=_OFFICIAL, help="official ETC")
-    add("--lift", metavar="FOLDER", type=MODEL, help="BERT or RoBERTa")
+    add(
+        "--lift", metavar="FOLDER", type=MODEL, help="BERT or RoBERTa, for a warm start"
+    )
     add("--hf", metavar="FOLDER", type=MODEL, help="of Hugging Face")
     add("--trax", metavar="FILE", type=MODEL, help="Reformer of trax")
     add("--fairseq", metavar="FILE", type=MODEL, help="BART of fairseq")

@@ -16,9 +16,10 @@ and the number of the line. A blank line has a vector too, that of an empty text
 named on standard error. What cannot be read is an error with the file and the line.
 
 Both files appear whole or not at all. Texts that are longer than the model reads are
-cut, which is told on standard error, or are an error with --on_long=error. It reads as
-many tokens as it has positions, or as a folder of sentence-transformers says; another
-limit up to the positions is --max_length. T5 and LongT5 read texts of any length.
+cut, with a line on standard error, or are an error with --on_long=error. A model reads
+as many tokens as it has positions, or as a folder of sentence-transformers says;
+--max_length sets another limit up to the positions. T5 and LongT5 read texts of any
+length.
 
 Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 """

@@ -1,4 +1,4 @@
-"""Answers the records of official files and scores them by the official measure.
+"""Answers the records of official files and scores them by the official metrics.
 
     etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \\
         hotpot_dev_distractor_v1.json
@@ -13,15 +13,15 @@ Works on all devices of this machine. In the folder --out:
                        null_odds.json
   scores.json          the official metrics, of each threshold, what they count, how
                        they were worked out, if that is to be reported with them, and
-                       the best thresholds of scores, where the official measure has
+                       the best thresholds of scores, where the official metrics have
                        such; only if the records have gold answers
   predicted/           the given files with the predictions in them, of words with tags
   parts/               predictions of 32 records a file
 
 An evaluation that was stopped goes on where it was: give the same command again. On
 several machines, which share --out: --shard=0/4 on the first to --shard=3/4 on the
-last; whoever ends last writes these two files. The number of shards may change between
-one call and the next.
+last; the one that ends last writes predictions and scores. The number of shards may
+change between one call and the next.
 
 Inputs are made as for training (data.input_options of the run's config). Other options
 of etc-jax prepare can be tried, as --option=stride=256. Models that write texts do it
@@ -84,9 +84,7 @@ def _shard(text: str) -> tuple[int, int]:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     answering.add_flags(parser)
-    parser.add_argument(
-        "--out", required=True, type=OUTPUT, help="folder for what comes of it"
-    )
+    parser.add_argument("--out", required=True, type=OUTPUT, help="folder to write")
     parser.add_argument(
         "--threshold", type=float, help="of supporting sentences; default: the best"
     )

@@ -39,7 +39,7 @@ What no option says, a folder's generation_config.json does: beams, lengths, pen
 first and last tokens, tokens that are never written. A run on a data set of texts
 writes as its objective.generation says. Else the likeliest token is taken each time, or
 one is drawn if a --temperature is given. --print_options prints the options in force,
-and from where each comes; what of the file is not supported is told in one line.
+and from where each comes; one line names what of the file is not supported.
 
 With --special_tokens_in_text, special tokens in a text are read as such, so that a T5
 fills in `The <extra_id_0> walks in <extra_id_1> park.` and a BART `The <mask> walks.`

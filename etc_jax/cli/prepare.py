@@ -1,4 +1,4 @@
-"""Raw files of a data set made ready for training: a window cache.
+"""Makes a window cache: inputs with labels, from the raw files of a data set.
 
     etc-jax prepare --task=hotpotqa --tokenizer=vocab.txt \\
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
@@ -248,7 +248,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--format",
         type=str,
         help="of the inputs: structured for ETC, sequence for encoders of one sequence "
-        "(default: the first one that the data set has)",
+        "(default: the first that the data set has)",
     )
     parser.add_argument(
         "--tokenizer",
@@ -261,13 +261,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--official_quirks",
         action="store_true",
-        help="do wrong what the official code does wrong, to compare with it",
+        help="repeat errors of the official code, to compare with it",
     )
     parser.add_argument(
         "--workers",
         type=int,
         default=min(cores.available(), _MOST_WORKERS),
-        help="processes that work; 0: no other than this (default: %(default)s)",
+        help="worker processes; 0: this process alone (default: %(default)s)",
     )
     parser.add_argument(
         "files", nargs="+", type=INPUT, help="files of the official release"

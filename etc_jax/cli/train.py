@@ -17,9 +17,9 @@ those of others first. What stands after a colon chooses variants: quickstart:ti
     --config.train.num_steps=100 --config.mesh.fsdp=4
     --config.data.paths="('a.jsonl','b.jsonl')"
 
-With checkpoint.init_from the model and its vocabulary are those of that folder, and to
-say otherwise is an error; not with --override_model: a window or an activation may be
-another one than the parameters were made with.
+With checkpoint.init_from the model and its vocabulary are those of that folder. Another
+value is an error, unless --override_model allows it: a window or an activation that the
+parameters were not trained with.
 
 The same command continues a run that was interrupted. A folder belongs to one config,
 and to one run at a time; object stores are refused. With --topology a step that takes

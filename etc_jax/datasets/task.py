@@ -1,4 +1,4 @@
-"""What a data set is to the command lines."""
+"""A data set: records, official files, score, and how models of each kind read it."""
 
 from __future__ import annotations
 

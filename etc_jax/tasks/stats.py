@@ -1,4 +1,4 @@
-"""How many inputs there are and how long: of caches, or of the files of a data set.
+"""Counts inputs and their lengths: of caches, or of the files of a data set.
 
     etc-jax stats caches/nq_train caches/nq_dev caches/books
     etc-jax stats --task=natural_questions --tokenizer=vocab.txt \\
@@ -9,11 +9,11 @@ in tokens, as table 1 of the ETC paper. Folders are what `etc-jax prepare` or th
 preparation of pre-training text made. The lengths are then those of windows, which are
 cut to the size of the input, and of whole documents.
 
-How long records are before anything is cut off, only their files can tell: with --task
-they are read and tokenised. The length is that of the long input that a record would
-need, special tokens included: question and context (of an article what lies in its
-top-level candidates, as in the inputs). A row is an argument then; in quotes, a pattern
-is one row of all its files.
+A cache does not know how long records were before anything was cut off: with --task
+their files are read and tokenised. The length is that of the long input that a record
+would need, special tokens included: question and context (of an article what lies in
+its top-level candidates, as in the inputs). A row is an argument then; in quotes, a
+pattern is one row of all its files.
 
 A percentile is the smallest length that so many of a hundred instances are not above.
 What was passed over is counted after the tables.
@@ -280,7 +280,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--length",
         type=int,
-        help="with --task: tells how many are longer (default: that of the paper)",
+        help="with --task: count those that are longer (default: that of the paper)",
     )
     parser.add_argument(
         "--percentiles",

@@ -1,4 +1,4 @@
-"""What the best possible model would score: gold labels to inputs and back to text.
+"""Scores the gold labels themselves: no model can do better on these inputs.
 
     etc-jax upper_bound --task=hotpotqa --tokenizer=vocab.txt dev.json
 

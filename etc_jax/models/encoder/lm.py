@@ -30,7 +30,7 @@ class EncoderForCausalLm(nn.Module):
         if not c.causal:
             raise ValueError(
                 "LongformerConfig: causal is False, so that tokens see those after "
-                "them, which a language model foretells; set model.causal=True"
+                "them, which a language model predicts; set model.causal=True"
             )
         self.encoder = Encoder(c, self.deterministic)
         sizes = (c.vocab_size,), c.initializer_range, c.compute_dtype

@@ -75,4 +75,4 @@ DATA_SET = registry.register("data_set", "retrieval")(
         absent={"structured": "its texts are read one by one, as one sequence each"},
     )
 )
-"""What a data set is to the command lines."""
+"""The data set, as commands and configs find it."""

@@ -91,4 +91,4 @@ DATA_SET = registry.register("data_set", "squad")(
         forms={"text_to_text": TEXT, "sequence": SEQUENCE, "structured": STRUCTURED},
     )
 )
-"""What a data set is to the command lines."""
+"""The data set, as commands and configs find it."""

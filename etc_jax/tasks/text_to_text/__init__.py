@@ -56,4 +56,4 @@ DATA_SET = registry.register("data_set", "text_to_text")(
         absent=ONLY_WRITTEN,
     )
 )
-"""What a data set is to the command lines."""
+"""The data set, as commands and configs find it."""

@@ -74,4 +74,4 @@ DATA_SET = registry.register("data_set", "wmt14_en_de")(
         absent=ONLY_WRITTEN,
     )
 )
-"""What a data set is to the command lines."""
+"""The data set, as commands and configs find it."""

@@ -94,7 +94,7 @@ def test_what_is_chosen_and_has_no_room_is_counted():
     assert lost > 20 and reader.source_counts[0].mlm_overflow_tokens == lost
 
 
-def test_each_token_foretells_the_next_one_of_its_document():
+def test_each_token_predicts_the_next_one_of_its_document():
     reader = reader_of(CausalRows(IDS, length=LENGTH), evaluation=True)
     targets = 0
     for step in range(reader.steps_per_epoch):
