@@ -13,7 +13,6 @@ text of one token, of which none can be missing, is left out: its row stays padd
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from etc_jax.data.pretraining.denoising import Spans, span_starts
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.denoised import Marks
 from etc_jax.data.text.packing import PackedWindow
-from etc_jax.data.text.reader import Overflow
+from etc_jax.data.text.reader import Batch, Overflow
 
 MARK = -1
 
@@ -87,16 +86,12 @@ class CandidateRows:
     def _num_missing(self, count: int) -> int:
         return min(count, max(1, math.floor(self._share * count)))
 
-    def empty(self, rows: int) -> dict[str, Any]:
+    def empty(self, rows: int) -> Batch:
         """See `reader.RowBuilder`."""
         return CANDIDATES.empty(rows, {"input": self._length})
 
     def fill(
-        self,
-        batch: dict[str, Any],
-        row: int,
-        window: PackedWindow,
-        rng: np.random.Generator,
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         """See `reader.RowBuilder`."""
         if len(window.tokens) < 2:  # nothing can be missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from etc_jax.data.pretraining import denoising
 from etc_jax.data.pretraining.denoising import Corrupted, GapChoice, Spans
 from etc_jax.data.text.packing import PackedWindow
 from etc_jax.data.text.pairs import SCHEMA, cut_to
-from etc_jax.data.text.reader import Overflow
+from etc_jax.data.text.reader import Batch, Overflow
 from etc_jax.data.tokenizers.base import Tokenizer
 
 Kind = Literal["spans", "infilling", "gap_sentences"]
@@ -142,7 +142,7 @@ class DenoisedRows:
         """Tokens of a text, so that what is read of it has room."""
         return self.input_length - self._marks.around_text
 
-    def empty(self, rows: int) -> dict[str, Any]:
+    def empty(self, rows: int) -> Batch:
         """See `reader.RowBuilder`."""
         lengths = {"input": self.input_length, "target": self.target_length}
         batch = SCHEMA.empty(rows, {"global": 0, **lengths})
@@ -150,11 +150,7 @@ class DenoisedRows:
         return batch
 
     def fill(
-        self,
-        batch: dict[str, Any],
-        row: int,
-        window: PackedWindow,
-        rng: np.random.Generator,
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         """See `reader.RowBuilder`."""
         if self.is_whole(window):

@@ -29,7 +29,7 @@ import numpy as np
 from etc_jax.data.pretraining import masking
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.packing import PackedWindow
-from etc_jax.data.text.reader import Overflow
+from etc_jax.data.text.reader import Batch, Overflow
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 # What a batch of masked tokens has in any case.
@@ -119,7 +119,7 @@ class _Rows:
     def __init__(self, ids: TokenIds, **lengths: int):
         self._ids, self._lengths = ids, lengths
 
-    def empty(self, rows: int) -> dict[str, Any]:
+    def empty(self, rows: int) -> Batch:
         """See `text_reader.RowBuilder`."""
         batch = self.schema.empty(rows, self._lengths)
         batch["tokens"][:] = self._ids.pad
@@ -163,11 +163,7 @@ class MaskedRows(_Rows):
         self._shares = shares
 
     def fill(
-        self,
-        batch: dict[str, Any],
-        row: int,
-        window: PackedWindow,
-        rng: np.random.Generator,
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         """See `text_reader.RowBuilder`."""
         size = self._write(batch, row, window)
@@ -200,11 +196,7 @@ class CausalRows(_Rows):
         super().__init__(ids, input=length)
 
     def fill(
-        self,
-        batch: dict[str, Any],
-        row: int,
-        window: PackedWindow,
-        rng: np.random.Generator,
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         """See `text_reader.RowBuilder`."""
         del rng

@@ -27,6 +27,8 @@ from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.packing import Counts, PackedWindow, pack
 
+Batch = dict[str, Any]
+
 
 class Overflow(NamedTuple):
     """What of a window is not learnt.
@@ -51,15 +53,11 @@ class RowBuilder(Protocol):
 
     schema: Schema
 
-    def empty(self, rows: int) -> dict[str, Any]:
+    def empty(self, rows: int) -> Batch:
         """A batch of padding, with zero weights."""
 
     def fill(
-        self,
-        batch: dict[str, Any],
-        row: int,
-        window: PackedWindow,
-        rng: np.random.Generator,
+        self, batch: Batch, row: int, window: PackedWindow, rng: np.random.Generator
     ) -> Overflow:
         """Writes a window into a row of an empty batch.
 

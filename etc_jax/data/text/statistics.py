@@ -8,9 +8,7 @@ import numpy as np
 
 from etc_jax.base.rules import at_least
 from etc_jax.data.schema import Schema, at
-from etc_jax.data.text.reader import TextReader
-
-Batch = dict[str, Any]
+from etc_jax.data.text.reader import Batch, TextReader
 
 _CHUNK_TOKENS = 1 << 22
 

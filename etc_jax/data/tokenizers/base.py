@@ -21,8 +21,9 @@ from etc_jax.data.tokenizers.finding import (
     Encoded,
     PackageEncoder,
     SegmentEncoder,
+    WithOffsets,
 )
-from etc_jax.data.tokenizers.offsets import Offsets, settled
+from etc_jax.data.tokenizers.offsets import settled
 from etc_jax.data.tokenizers.special_tokens import (
     ROLES,
     SpecialTokens,
@@ -153,9 +154,7 @@ class Tokenizer(abc.ABC):
           ValueError: see `encoded_by`.
         """
 
-    def encode_with_offsets(
-        self, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         """(ids as of `encode_batch`, offsets) of each text.
 
         The offsets of a piece are the (first, one past the last) character of the text
@@ -174,9 +173,7 @@ class Tokenizer(abc.ABC):
         ]
 
     @abc.abstractmethod
-    def _with_raw_offsets(
-        self, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
+    def _with_raw_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         """As `encode_with_offsets`, with offsets that are not settled yet."""
 
     def encoder_of(
@@ -312,9 +309,7 @@ class PackageTokenizer(Tokenizer):
         encoded = PackageEncoder(self._encoder).encode_batch(texts)
         return [(ids.astype(self.id_dtype), starts) for ids, starts in encoded]
 
-    def _with_raw_offsets(
-        self, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
+    def _with_raw_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         return PackageEncoder(self._encoder).encode_with_offsets(texts)
 
     @property

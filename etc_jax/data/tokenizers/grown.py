@@ -14,8 +14,7 @@ from typing import Any
 
 from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.data.tokenizers.finding import Encoded
-from etc_jax.data.tokenizers.offsets import Offsets
+from etc_jax.data.tokenizers.finding import Encoded, WithOffsets
 
 
 @register("tokenizer", "grown")
@@ -58,9 +57,7 @@ class GrownTokenizer(Tokenizer):
         encoded = self._encoder.encode_batch(texts)
         return [(ids.astype(self.id_dtype), starts) for ids, starts in encoded]
 
-    def _with_raw_offsets(
-        self, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
+    def _with_raw_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         return self._encoder.encode_with_offsets(texts)
 
     def _values(self) -> dict[str, Any]:

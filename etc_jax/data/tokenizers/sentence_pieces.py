@@ -21,7 +21,7 @@ import sentencepiece
 from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Encoded, Tokenizer
 from etc_jax.data.tokenizers.encoding import encoded_by
-from etc_jax.data.tokenizers.offsets import Offsets
+from etc_jax.data.tokenizers.finding import WithOffsets
 from etc_jax.data.tokenizers.sentence_piece_offsets import SPACE, spelled
 from etc_jax.data.tokenizers.special_tokens import SENTENCEPIECE, SpecialTokens
 
@@ -121,9 +121,7 @@ class SentencePieceTokenizer(Tokenizer):
         """The id of what the model has no piece for."""
         return self._model.unk_id()
 
-    def _with_raw_offsets(
-        self, texts: Sequence[str]
-    ) -> list[tuple[list[int], Offsets]]:
+    def _with_raw_offsets(self, texts: Sequence[str]) -> list[WithOffsets]:
         unknown = self.unknown_id
         encoded = []
         for text, (ids, _) in zip(texts, self.encode_batch(texts), strict=True):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from etc_jax.datasets.explained import (
     Candidate,
@@ -156,21 +157,18 @@ class Article:
         if item.candidates:
             items = [self._mentions(*x) for x in enumerate(item.documents)]
         else:
-            items = [
-                self._support(document, d, p)
-                for d, document in enumerate(item.documents)
-                for p, passage in enumerate(document.passages)
-                if passage.is_support
-            ]
+            items = self._supports(lambda passage: passage.is_support)
         yield from _listed(escaped(item.wording.support), [x for x in items if x])
-        missed = [
-            self._support(document, d, p)
-            for d, document in enumerate(item.documents)
-            for p, passage in enumerate(document.passages)
-            if passage.is_gold and not passage.is_support
-        ]
-        if missed:
+        if missed := self._supports(lambda x: x.is_gold and not x.is_support):
             yield from _listed("Gold, and not found", missed)
+
+    def _supports(self, is_listed: Callable[[Passage], Any]) -> list[str]:
+        return [
+            self._support(document, d, p)
+            for d, document in enumerate(self._item.documents)
+            for p, passage in enumerate(document.passages)
+            if is_listed(passage)
+        ]
 
     def _support(self, document: ExplainedDocument, d: int, p: int) -> str:
         passage = document.passages[p]
