@@ -14,7 +14,7 @@ from etc_jax.data.pretraining.readers import PackedText
 from etc_jax.data.text.statistics import log_frequencies, unigram_entropy
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.cpc_evaluation import pool_metrics
 from etc_jax.objectives.jobs import run_tokenizer
