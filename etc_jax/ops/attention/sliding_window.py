@@ -202,9 +202,8 @@ def attend(
         problem = "dilated windows are split over devices"
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.use_kernels(implementation, query, problem, **split)
-    b, n, h, d = query.shape
-    if scale is None:
-        scale = d**-0.5
+    b, n, _, d = query.shape
+    scale = d**-0.5 if scale is None else scale
     if not n:
         return query
     if example_ids is None:
@@ -226,22 +225,20 @@ def attend(
             dropout=dropout,
         )
     tokens, side = _tokens(example_ids, globals_)
+    # Keys and values that all tokens see beside their windows: [b, g, h, d], twice.
     side_rows = ()
     if beside is not None:
-        side_rows = beside[:2]
-        side = _all_see(beside.example_ids)
+        side_rows, side = beside[:2], _all_see(beside.example_ids)
     if globals_ is not None:
-        # Keys that all tokens see beside their windows: [b, n, h, d] -> [b, g, h, d].
-        side_rows = tuple(
-            _rows_at(x, globals_.index, sequence_axis) for x in (key, value)
-        )
+        index = globals_.index
+        side_rows = tuple(_rows_at(x, index, sequence_axis) for x in (key, value))
     biases = None
     if bias is not None:
         reach = min(radius, n - 1)
         biases = _Biases.make(bias, reach, dilation, n, globals_, beside)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    by = mesh_axes if kernels else None
-    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, by)
+    kernel_axes = mesh_axes if kernels else None
+    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, kernel_axes)
     arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
         return _attend(*arrays, choices, SequenceShard())
@@ -299,7 +296,39 @@ def _attend(
     shard: SequenceShard,
 ) -> Array:
     """The tokens here, which are all or a device's part."""
-    dilation, dropout = choices.dilation, choices.dropout
+    rows = (query, key, value)
+    out = _all_windows(rows, side_rows, tokens, side, offsets, biases, choices, shard)
+    if globals_ is None:
+        return out
+    bias = None
+    if biases is not None:
+        # [b, n, h or 1, g] -> [b, h or 1, g, n].
+        bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
+    # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
+    # which this one replaces.
+    global_rows = full.some_rows(
+        *globals_[1:],
+        side,
+        tokens,
+        causal=choices.causal,
+        bias=bias,
+        scale=choices.scale,
+        dropout=choices.dropout,
+        shards=choices.sizes.shards,
+        shard=shard,
+    )
+    n = query.shape[1]
+    index = side.position - shard.first(n)
+    # Not real, or of another device: after the last place, where nothing is set.
+    is_local = (index >= 0) & (index < n) & (side.example > 0)
+    return _with_rows(out, jnp.where(is_local, index, n), global_rows)
+
+
+def _all_windows(
+    rows, side_rows, tokens, side, offsets, biases, choices: _Choices, shard
+) -> Array:
+    """`[b, n, h, d]`: the windows of all heads, by their dilations."""
+    dilation = choices.dilation
     # Heads side by side with windows of one dilation: (dilation, first, end).
     runs, start = [], 0
     for step, same in itertools.groupby(dilation):
@@ -322,20 +351,20 @@ def _attend(
         bias = None
         if biases is not None:
             # [1, 1, h or 1, 2 * reach + 1], and rows are [b or 1, m, h or 1, g].
-            windows = biases.windows[stream][None, None]
-            bias = RowBias(of_heads(windows), biases.to_globals)
-            if bias.side is not None:
-                rows = of_heads(bias.side.rows)
-                bias = bias._replace(side=bias.side._replace(rows=rows))
+            bias = RowBias(of_heads(biases.windows[stream][None, None]), None)
+            if (to_globals := biases.to_globals) is not None:
+                to_globals = to_globals._replace(rows=of_heads(to_globals.rows))
+                bias = bias._replace(side=to_globals)
+        dropout = choices.dropout.stream(stream + 1)
         out = _windows(
-            *map(of_heads, (query, key, value)),
+            *map(of_heads, rows),
             tuple(map(of_heads, side_rows)),
             tokens,
             side,
             table,
             bias,
             step,
-            choices._replace(dropout=dropout.stream(stream + 1)),
+            choices._replace(dropout=dropout),
             shard,
         )
         # Their runs are side by side in `out`; each goes back to its place.
@@ -343,31 +372,7 @@ def _attend(
         for start, stop in of_step:
             parts[start] = out[:, :, done : done + stop - start]
             done += stop - start
-    out = _joined([parts[start] for _, start, _ in runs])
-    if globals_ is None:
-        return out
-    bias = None
-    if biases is not None:
-        # [b, n, h or 1, g] -> [b, h or 1, g, n].
-        bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
-    # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
-    # which this one replaces.
-    global_rows = full.some_rows(
-        *globals_[1:],
-        side,
-        tokens,
-        causal=choices.causal,
-        bias=bias,
-        scale=choices.scale,
-        dropout=dropout,
-        shards=choices.sizes.shards,
-        shard=shard,
-    )
-    n = query.shape[1]
-    index = side.position - shard.first(n)
-    # Not real, or of another device: after the last place, where nothing is set.
-    is_local = (index >= 0) & (index < n) & (side.example > 0)
-    return _with_rows(out, jnp.where(is_local, index, n), global_rows)
+    return _joined([parts[start] for _, start, _ in runs])
 
 
 def _joined(heads: list[Array]) -> Array:
