@@ -39,7 +39,7 @@ def retrieval(predictions: np.ndarray, targets: np.ndarray) -> float:
 def shuffled_retrieval(
     predictions: np.ndarray, targets: np.ndarray, *, seed: int = 0
 ) -> float:
-    """`retrieval` among targets in another order: the mean over `SHUFFLES` orders."""
+    """`retrieval` of `[c, e]` among targets in another order, mean over `SHUFFLES`."""
     rng = np.random.default_rng(seed)
     nearest = np.argmax(_cosines(predictions, targets), axis=-1)
     # Where target p(i) stands at place i, prediction i is right if p(i) is its nearest.

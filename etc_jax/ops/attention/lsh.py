@@ -84,10 +84,10 @@ def check_choices(duplicates: str, rounding: str) -> None:
 
 
 def unit_keys(query_key: jax.Array) -> jax.Array:
-    """Keys of shared queries and keys: of length 1, so that scores are cosines times
-    the query's length.
+    """`[..., d]` -> the same of length 1: keys of shared queries and keys.
 
-    As in trax and transformers, with 1e-6 beside the mean square.
+    Scores are then cosines times the query's length. As in trax and transformers,
+    with 1e-6 beside the mean square.
     """
     # Squares are summed in float32 whatever the rows are.
     x = query_key.astype(jnp.promote_types(query_key.dtype, jnp.float32))
@@ -265,7 +265,7 @@ def sort_by_bucket(
 
 
 def inverse(order: jax.Array) -> jax.Array:
-    """The place of each token: the inverse of permutations along the last axis."""
+    """int32 `[..., n]`, the rank of each token: the inverse of permutations of n."""
     position = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
 
     def by_scatter(order, position):

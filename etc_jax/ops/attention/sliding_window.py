@@ -195,11 +195,7 @@ def attend(
         _check_beside(beside, query.shape, globals_, bias)
         beside = beside if beside.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    problem = None
-    if offsets is not None or bias is not None:
-        problem = "offsets have labels or biases"
-    elif any(mesh_axes) and set(dilation) != {1}:
-        problem = "dilated windows are split over devices"
+    problem = _kernel_problem(dilation, offsets, bias, mesh_axes)
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.use_kernels(implementation, query, problem, **split)
     b, n, _, d = query.shape
@@ -243,6 +239,15 @@ def attend(
     if sequence_axis is None:
         return _attend(*arrays, choices, SequenceShard())
     return _split(sequence_axis, arrays, choices)
+
+
+def _kernel_problem(dilation, offsets, bias, mesh_axes: MeshAxes) -> str | None:
+    """Why kernels cannot do it; None: they can."""
+    if offsets is not None or bias is not None:
+        return "offsets have labels or biases"
+    if any(mesh_axes) and set(dilation) != {1}:
+        return "dilated windows are split over devices"
+    return None
 
 
 def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
