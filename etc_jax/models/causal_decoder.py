@@ -110,7 +110,7 @@ class CausalDecoder:
         )
 
     def follow(self, cache: Cache, parents: jax.Array) -> Cache:
-        """Beam i goes on from beam `parents[i]`, int `[b, k]`; see `decoding.Decoder`."""
+        """Beams go on from those at `parents`, int `[b, k]`; see `decoding.Decoder`."""
         if cache.beam is not None:
             # [b, k, length]: which rows each goes on from, in place of the rows.
             index = parents[:, :, None]
