@@ -22,7 +22,7 @@ from benchmarks.speed.reformer_parts import (
     model_step,
     small_config,
 )
-from etc_jax.models.reformer.body import ReformerConfig
+from etc_jax.models.reformer.config import ReformerConfig
 
 # By how much a measured exponent may be above a bound: parts of a step that the tables
 # leave out, and noise of times.

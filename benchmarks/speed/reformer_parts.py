@@ -12,7 +12,8 @@ from flax import linen as nn
 from benchmarks.kit.compiled import Compiled, random_params, with_gradient
 from etc_jax.conversion.families import reformer
 from etc_jax.layers.chunked_attention import ChunkedAttention, LshAttention, Sequence
-from etc_jax.models.reformer.body import ReformerConfig, ReformerLm
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention import lsh
 from etc_jax.training.preflight import device_memory
 

@@ -25,7 +25,7 @@ from benchmarks.speed.reformer_parts import (
     small_config,
 )
 from etc_jax.conversion.families.reformer import export_hf
-from etc_jax.models.reformer.body import ReformerConfig
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 
 GRADIENT_TOLERANCE = 0.05

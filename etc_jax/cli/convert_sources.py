@@ -38,7 +38,7 @@ from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
 from etc_jax.loading.beside import Beside
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining

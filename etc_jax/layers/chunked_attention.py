@@ -195,7 +195,7 @@ class LshAttention(ChunkedAttention):
         return self.output(x.shape[-1])(out), buckets
 
     def attend(self, rows, buckets, factors, sequence: Sequence) -> jax.Array:
-        """`lsh.attend` of the projected rows."""
+        """`lsh.attend` of projected rows: `[b, n, h, d]`."""
         return lsh.attend(
             *rows,
             buckets,
@@ -214,7 +214,7 @@ class LshAttention(ChunkedAttention):
     def rotations(
         self, factors: tuple[int, ...], layer: jax.Array | None = None
     ) -> jax.Array:
-        """Drawn anew; see `lsh_hashing.draw_rotations` and `hash_key`."""
+        """`[h, d, rounds, half]`, drawn anew; see `draw_rotations` and `hash_key`."""
         sizes = (self.num_heads, self.head_dim, self.num_hashes)
         # [h, d, rounds, half the sum of factors]: a bucket is an axis with its sign.
         return draw_rotations(hash_key(self, self.hash_seed, layer), *sizes, factors)

@@ -94,6 +94,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
+        """`[..., *inputs]` -> `[..., *features]` in `dtype`, or float32 if `wide`."""
         lead, inputs = x.shape[: -self.axes], x.shape[-self.axes :]
         # [*inputs, *features], such as [e, h, d]: heads are an axis of their own, which
         # a mesh can split.

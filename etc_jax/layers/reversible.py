@@ -57,7 +57,10 @@ class TwoStreamStack(nn.Module):
         return stack(*self._parts(x1, shared, rng), shared, x1, x2)
 
     def with_hidden(self, x1: Any, x2: Any, shared: Any, rng: jax.Array):
-        """(streams, second stream after each layer, state of each half)."""
+        """(streams, second stream after each layer, state of each half).
+
+        The last two have a leading axis of repeats; arguments as of `__call__`.
+        """
         layers, params, rngs = self._parts(x1, shared, rng)
         return reversible.layers_apart(layers, params, rngs, shared, x1, x2)
 
@@ -102,7 +105,7 @@ def params_of(layers: Any, kinds: Sequence[LayerKind]) -> list[tuple[Any, ...]]:
 def keys_of_halves(
     rng: jax.Array, kinds: Sequence[LayerKind], num_repeats: int
 ) -> list[tuple[jax.Array, ...]]:
-    """A key for each half of each layer of a repeat, with an axis of repeats."""
+    """For each half of each layer of a repeat, keys `[num_repeats]`."""
     return [tuple(keys) for keys in _split(rng, kinds, num_repeats)]
 
 

@@ -69,7 +69,7 @@ class Sparse(NamedTuple):
         return block_sparse.drawing_blocks(length, self.block_size, self.num_globals)
 
     def undrawn(self, length: int) -> jax.Array | None:
-        """What is seen in place of random blocks; see `block_sparse.attend`.
+        """int `[1, drawing blocks, num_random]` in place of random blocks; None: none.
 
         The first block, so many times, as in transformers. Behind global tokens, which
         transformers does not know: nothing.

@@ -57,7 +57,7 @@ class Cache:
     def with_token(
         self, layers: tuple[Any, ...], logits: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """(logits, the cache after it); not a number where there was no room."""
+        """(logits `[b, vocabulary]`, NaN where there was no room; cache after it)."""
         # [b] -> [b, 1], beside logits [b, vocabulary].
         fits = (self.position < self.length)[:, None]
         cache = dataclasses.replace(self, layers=layers, position=self.position + 1)
@@ -95,7 +95,7 @@ class CausalDecoder:
     config: Any
 
     def repeat(self, cache: Cache, num_beams: int) -> Cache:
-        """See `decoding.Decoder`."""
+        """Each sequence `num_beams` times, side by side; see `decoding.Decoder`."""
         many = functools.partial(jnp.repeat, repeats=num_beams)
         b = cache.position.shape[0]
         beam = jnp.arange(num_beams, dtype=jnp.int32)[None, :, None]
@@ -110,7 +110,7 @@ class CausalDecoder:
         )
 
     def follow(self, cache: Cache, parents: jax.Array) -> Cache:
-        """See `decoding.Decoder`."""
+        """Beams go on from those at `parents`, int `[b, k]`; see `decoding.Decoder`."""
         if cache.beam is not None:
             # [b, k, length]: which rows each goes on from, in place of the rows.
             index = parents[:, :, None]

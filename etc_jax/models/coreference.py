@@ -47,7 +47,7 @@ class SpanPairs(NamedTuple):
 
 
 def distance_bucket(distance: jax.Array) -> jax.Array:
-    """The bucket, 0 to 9, of distances of 0 or more."""
+    """int `[...]` of 0 or more -> int `[...]`, the bucket of each, 0 to 9."""
     # right: 0 to 4 -> themselves, 5 to 7 -> 5, 8 to 15 -> 6, 64 or more -> 9.
     return jnp.searchsorted(jnp.array(_DISTANCES), distance, side="right")
 

@@ -105,7 +105,7 @@ class CachedBlocks(NamedTuple):
         return MemoryRows(key, value, memory.example_ids)
 
     def fill(self, x: jax.Array, example_ids: jax.Array, memory: MemoryRows):
-        """See `CachedLayers`."""
+        """(rows `[b, m, e]` after the last layer, states); see `CachedLayers`."""
         inputs = self.model.decoder.with_biases(SequenceInputs(example_ids))
 
         def body(x, of_layer):
@@ -119,7 +119,7 @@ class CachedBlocks(NamedTuple):
         return x, (caches,)
 
     def step(self, x: jax.Array, cache: Cache):
-        """See `CachedLayers`."""
+        """(rows `[b, 1, e]` after the last layer, states); see `CachedLayers`."""
         inputs = self.model.decoder.with_biases(SequenceInputs(None))
         rows, position = cache.memory, cache.newest
 
@@ -167,7 +167,7 @@ class Seq2SeqDecoder(CausalDecoder):
         input_example_ids: jax.Array | None = None,
         global_index: jax.Array | None = None,
     ) -> Memory:
-        """What the decoder reads; see `EncoderDecoder.__call__`."""
+        """What the decoder reads of int `[b, n]`; see `EncoderDecoder.__call__`."""
         model = self.model(params)
         return model.encode(input_tokens, input_example_ids, global_index)
 
@@ -179,7 +179,7 @@ class Seq2SeqDecoder(CausalDecoder):
         length: int,
         memory: Memory,
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`; `memory` is of `encode`."""
+        """(logits `[b, vocabulary]` after a prompt, cache); `memory` is of `encode`."""
         model = self.model(params)
         layers = self.layers(model, params, length)
         # [1, m]
@@ -194,7 +194,7 @@ class Seq2SeqDecoder(CausalDecoder):
     def step(
         self, params: Any, cache: Cache, token: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`."""
+        """(logits `[b, vocabulary]` after `token`, cache); see `decoding.Decoder`."""
         model = self.model(params)
         # [b] -> [b, 1, e]
         x = self._start(model, token[:, None], cache.newest[:, None])

@@ -39,7 +39,7 @@ def retrieval(predictions: np.ndarray, targets: np.ndarray) -> float:
 def shuffled_retrieval(
     predictions: np.ndarray, targets: np.ndarray, *, seed: int = 0
 ) -> float:
-    """`retrieval` among targets in another order: the mean over `SHUFFLES` orders."""
+    """`retrieval` of `[c, e]` among targets in another order, mean over `SHUFFLES`."""
     rng = np.random.default_rng(seed)
     nearest = np.argmax(_cosines(predictions, targets), axis=-1)
     # Where target p(i) stands at place i, prediction i is right if p(i) is its nearest.
@@ -72,13 +72,6 @@ def same_document(vectors: np.ndarray, documents: np.ndarray) -> tuple[float, fl
     return float(hits[asked].mean()), float(chance)
 
 
-def _whole(params: Any) -> jax.NamedSharding | None:
-    """On every device of the parameters; None if they are on one, or on none."""
-    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
-    named = isinstance(sharding, jax.NamedSharding)
-    return replicated(sharding.mesh) if named else None
-
-
 def pool_metrics(
     summaries: Summaries, params: Any, pool: Sequence[Any]
 ) -> dict[str, Any]:
@@ -97,8 +90,11 @@ def pool_metrics(
       share by chance in `same_document_chance`; these only if some document has two
       sentences in the pool.
     """
+    sharding = getattr(jax.tree.leaves(params)[0], "sharding", None)
     # Every process reads all of them, wherever the parameters are.
-    encode = jax.jit(summaries, out_shardings=_whole(params))
+    is_split = isinstance(sharding, jax.NamedSharding)
+    whole = replicated(sharding.mesh) if is_split else None
+    encode = jax.jit(summaries, out_shardings=whole)
     encode = compiling.Announced("the encoder of the final report", encode)
     pairs, documents = [], []
     for batch in pool:

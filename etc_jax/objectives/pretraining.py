@@ -11,7 +11,8 @@ from etc_jax import structure
 from etc_jax.base.types import Rows
 from etc_jax.config.sections import ObjectiveConfig
 from etc_jax.models import useful_flops
-from etc_jax.models.etc.body import EtcConfig, EtcForPretraining
+from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.losses.cpc import contrastive, similarities
 from etc_jax.objectives.losses.tokens import token_sums
 from etc_jax.training.job import Sums

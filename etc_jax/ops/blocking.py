@@ -43,7 +43,7 @@ def materialised(fn, witness: jax.Array, *args):
 
 
 def pad_axis(x: jax.Array, axis: int, before: int, after: int, value=0) -> jax.Array:
-    """Pads one axis with `value`."""
+    """`[..., n, ...]` -> `[..., before + n + after, ...]`, with `value` around."""
     if not before and not after:
         return x
     widths = [(0, 0)] * x.ndim
@@ -52,12 +52,12 @@ def pad_axis(x: jax.Array, axis: int, before: int, after: int, value=0) -> jax.A
 
 
 def slice_axis(x: jax.Array, start, size: int, axis: int) -> jax.Array:
-    """`size` places from a (possibly traced) `start`."""
+    """`[..., n, ...]` -> `[..., size, ...]` from a (possibly traced) `start`."""
     return jax.lax.dynamic_slice_in_dim(x, start, size, axis)
 
 
 def blocks(x: jax.Array, num_blocks: int, axis: int) -> jax.Array:
-    """Splits one axis in two: `num_blocks * size` -> `num_blocks, size`."""
+    """`[..., num_blocks * size, ...]` -> `[..., num_blocks, size, ...]`."""
     axis %= x.ndim
     shape = (*x.shape[:axis], num_blocks, -1, *x.shape[axis + 1 :])
     size = x.shape[axis] // num_blocks
@@ -65,14 +65,14 @@ def blocks(x: jax.Array, num_blocks: int, axis: int) -> jax.Array:
 
 
 def unblock(x: jax.Array, axis: int) -> jax.Array:
-    """Merges `axis` and the one after it; the inverse of `blocks`."""
+    """`[..., C, size, ...]` -> `[..., C * size, ...]`; the inverse of `blocks`."""
     axis %= x.ndim
     merged = x.shape[axis] * x.shape[axis + 1]
     return x.reshape(*x.shape[:axis], merged, *x.shape[axis + 2 :])
 
 
 def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Array:
-    """The windows of all blocks: `C * block_size + 2r` places -> `C, block_size + 2r`.
+    """`[..., C * block_size + 2r, ...]` -> windows `[..., C, block_size + 2r, ...]`.
 
     Window i starts at place `i * block_size`, `block_size + 2r` wide, so with r
     places of padding before the first block it reaches r to each side of block i.
@@ -99,7 +99,10 @@ def windows(x: jax.Array, num_blocks: int, block_size: int, axis: int) -> jax.Ar
 
 
 def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
-    """The transpose of `windows`: overlapping places are summed."""
+    """`[..., C, w, ...]` -> `[..., (C - 1) * block_size + w, ...]`, summed.
+
+    The transpose of `windows`.
+    """
     axis %= x.ndim
     num_blocks, width = x.shape[axis], x.shape[axis + 1]
     if num_blocks == 1:
@@ -119,7 +122,10 @@ def overlap_add(x: jax.Array, block_size: int, axis: int) -> jax.Array:
 def add_windows(
     total: jax.Array, x: jax.Array, block_size: int, start, axis: int
 ) -> jax.Array:
-    """Adds windows to `total` where they came from: the first one from `start` on."""
+    """`total` with windows `[..., C, w, ...]` added where they came from.
+
+    The first one is from `start` on. In the shape of `total`.
+    """
     part = overlap_add(x, block_size, axis)
     old = slice_axis(total, start, part.shape[axis], axis)
     return jax.lax.dynamic_update_slice_in_dim(total, old + part, start, axis)

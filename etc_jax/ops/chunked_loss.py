@@ -176,7 +176,7 @@ class FactoredLogits(NamedTuple):
     chunk_length: int = 0
 
     def cross_entropy(self, targets: jax.Array, **extra: float):
-        """See the function; `extra` are `label_smoothing` and `z_loss`."""
+        """Of targets `[b, n]`; `extra` are `label_smoothing` and `z_loss`."""
         return cross_entropy(*self[:3], targets, self.chunk_length, **extra)
 
 

@@ -36,15 +36,18 @@ class Windows(NamedTuple):
         return 1 + -(-max(length - self.size, 0) // self.stride)
 
     def last(self, lengths: Array) -> Array:
-        """The number of the last window of documents of these lengths, from 0."""
+        """int, of the shape of `lengths`: the number of the last window, from 0."""
         return -(-jnp.maximum(lengths - self.size, 0) // self.stride)
 
     def start(self, lengths: Array, number: Array) -> Array:
-        """The first token of a window; the last one, and any after it, end the text."""
+        """int, as both broadcast: the first token of a window.
+
+        The last window, and any after it, end with the text.
+        """
         return jnp.minimum(number * self.stride, jnp.maximum(lengths - self.size, 0))
 
     def keeper(self, lengths: Array, token: Array) -> Array:
-        """The number of the window that keeps a token."""
+        """int, as both broadcast: the number of the window that keeps a token."""
         number = (token - self.margin) // self.stride
         return jnp.clip(number, 0, self.last(lengths))
 

@@ -106,7 +106,7 @@ class Distance:
         return jnp.concatenate(parts, axis=-2)
 
     def gradient(self, block: jax.Array, num_labels: int) -> jax.Array:
-        """The transpose of `logits`."""
+        """`[..., keys, q]` -> `[..., labels, q]`: the transpose of `logits`."""
         q, ndim = block.shape[-1], block.ndim
         first, stop, start = self._rows(q)
         band = block[..., first:stop, :]
@@ -173,7 +173,10 @@ def choose(logits: jax.Array, rows, masks) -> jax.Array:
 
 
 def choose_gradient(block: jax.Array, base, values, masks, num_labels: int):
-    """The transpose of `choose` of base logits and the rows of labels `values`."""
+    """`[..., keys, q]` -> `[..., labels, q]`: the transpose of `choose`.
+
+    Of base logits and the rows of labels `values`.
+    """
     # The last row wins in `choose`, so it takes its places first.
     rest, parts = block, []
     for value, mask in zip(reversed(values), reversed(masks), strict=True):
@@ -192,7 +195,7 @@ def gather(t: jax.Array, label: jax.Array) -> jax.Array:
 
 
 def gather_gradient(block: jax.Array, label: jax.Array, num_labels: int) -> jax.Array:
-    """The transpose of `gather`."""
+    """`[..., keys, q]` -> `[..., labels, q]`: the transpose of `gather`."""
 
     def one(v):
         return jnp.sum(jnp.where(label == v, block, 0), axis=-2)

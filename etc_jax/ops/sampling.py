@@ -51,7 +51,7 @@ def filtered(
     top_k: int = 0,
     top_p: Array | float | None = None,
 ) -> Array:
-    """Logits of the softmax that is drawn from, -inf for what is left out.
+    """Logits `[b, vocabulary]` of what is drawn from, -inf for what is left out.
 
     Args:
       logits: see `choose`.

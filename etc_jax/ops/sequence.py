@@ -119,7 +119,7 @@ def join_softmax(output: Array, lse: Array, axis_name: str) -> Array:
 
 
 def pad_to_multiple(x: Array, axis: int, ways: int) -> Array:
-    """Zeros at the end, so that `ways` divides the axis."""
+    """`[..., n, ...]` with zeros at the end, so that `ways` divides the axis."""
     return blocking.pad_axis(x, axis, 0, -x.shape[axis] % ways)
 
 

@@ -12,6 +12,7 @@ import ml_collections
 from etc_jax import config as config_lib
 from etc_jax.models.encoder.config import LongformerConfig, RobertaConfig
 from etc_jax.models.etc import config as etc_config
+from etc_jax.models.etc.config import EtcConfig
 
 # Of the updates; the default of ETC's official code.
 WARMUP_SHARE = 0.1
@@ -169,7 +170,7 @@ ETC_LOGITS_CHUNK_LENGTH = 128
 FROM_NOTHING, LIFTED = 8**0.5 * 1e-3, 2e-3
 
 
-def etc_base(chosen: Collection[str]) -> etc_config.EtcConfig:
+def etc_base(chosen: Collection[str]) -> EtcConfig:
     """ETC-base in bfloat16, with those of `ETC_ABLATIONS` that are chosen."""
     # The radius of the paper's "2x local radius" is that of the large model.
     changes = _ablated(chosen, radius=169, max_distance=24, num_labels=64)
@@ -178,7 +179,7 @@ def etc_base(chosen: Collection[str]) -> etc_config.EtcConfig:
 
 def etc_large(
     chosen: Collection[str], *, vocab_size: int, remat_policy: str = "full"
-) -> etc_config.EtcConfig:
+) -> EtcConfig:
     """ETC-large in bfloat16; the paper has no ablations of it."""
     changes = _ablated(chosen, radius=338, max_distance=48, num_labels=104)
     sizes = {"vocab_size": vocab_size, "remat_policy": remat_policy}
@@ -196,7 +197,7 @@ def _ablated(chosen: Collection[str], *, radius: int, **labels: int) -> dict[str
 
 
 def etc_pretraining(
-    model: etc_config.EtcConfig,
+    model: EtcConfig,
     chosen: Collection[str],
     *,
     tokens_per_step: int,
@@ -253,7 +254,7 @@ TOKENS_PER_BLOCK = 97
 
 
 def etc_nq(
-    setting: FinetuningRecipe, model: etc_config.EtcConfig, chosen: Collection[str]
+    setting: FinetuningRecipe, model: EtcConfig, chosen: Collection[str]
 ) -> ml_collections.ConfigDict:
     """The config of an ETC on Natural Questions.
 
@@ -275,7 +276,7 @@ def etc_nq(
 
 
 def etc_openkp(
-    setting: FinetuningRecipe, model: etc_config.EtcConfig, chosen: Collection[str]
+    setting: FinetuningRecipe, model: EtcConfig, chosen: Collection[str]
 ) -> ml_collections.ConfigDict:
     """The config of an ETC on OpenKP.
 

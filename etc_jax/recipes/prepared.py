@@ -29,15 +29,20 @@ from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task, find_task
 from etc_jax.loading import model_source
-from etc_jax.models.encoder import config as encoder_config
+from etc_jax.models.encoder.config import (
+    BertConfig,
+    BigBirdConfig,
+    LongformerConfig,
+    RobertaConfig,
+)
 from etc_jax.models.etc import config as etc_config
 
 ETC = "etc"
 FAMILIES = {
-    "bert": encoder_config.BertConfig(),
-    "roberta": encoder_config.RobertaConfig(),
-    "longformer": encoder_config.LongformerConfig(),
-    "big_bird": encoder_config.BigBirdConfig(),
+    "bert": BertConfig(),
+    "roberta": RobertaConfig(),
+    "longformer": LongformerConfig(),
+    "big_bird": BigBirdConfig(),
     ETC: etc_config.base(),
 }
 # Of any family: those of its fields that it has.

@@ -396,7 +396,7 @@ def sequence_axis() -> str | None:
 
 
 def constrain(x: jax.Array, *logical_axes: str | None) -> jax.Array:
-    """Pins an activation's layout; returns `x` itself when no rules are set.
+    """Pins the layout of `x`, of any shape; `x` itself when no rules are set.
 
     Raises:
       ValueError: unless there is one known logical axis for each dimension.

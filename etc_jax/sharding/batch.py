@@ -58,7 +58,7 @@ def batch_shardings(batch: Any, mesh: jax.sharding.Mesh) -> Any:
 
 
 def local_rows(batch_size: int, mesh: jax.sharding.Mesh) -> np.ndarray:
-    """The rows of the global batch that this process has to build, ascending."""
+    """int `[rows]`, ascending: rows of the global batch that this process builds."""
     sharding = jax.NamedSharding(mesh, jax.P(BATCH_AXES))
     owned = sharding.addressable_devices_indices_map((batch_size,)).values()
     rows = [np.arange(batch_size)[index] for index in owned]

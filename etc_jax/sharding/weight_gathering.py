@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from etc_jax.sharding import active_rules, axes_for, path_of, spec_for
 
 
-def _is_split(spec: jax.P, axis: str = "fsdp") -> bool:
-    return any(axis in ((a,) if isinstance(a, str) else a or ()) for a in spec)
+def _groups(spec: jax.P) -> list[tuple[str, ...]]:
+    """The mesh axes of each dimension."""
+    return [(a,) if isinstance(a, str) else a or () for a in spec]
 
 
 def _collected_spec(spec: jax.P) -> jax.P:
     """The same without fsdp."""
-    groups = [(a,) if isinstance(a, str) else a or () for a in spec]
-    remaining = [tuple(name for name in group if name != "fsdp") for group in groups]
-    return jax.P(*(group or None for group in remaining))
+    remaining = [[name for name in group if name != "fsdp"] for group in _groups(spec)]
+    return jax.P(*(tuple(group) or None for group in remaining))
 
 
 def _split_specs(params: Any) -> Any:
@@ -29,7 +29,7 @@ def _split_specs(params: Any) -> Any:
         if not active:
             return None
         spec = spec_for(path_of(key_path), leaf.ndim, rules)
-        return spec if _is_split(spec) else None
+        return spec if any("fsdp" in group for group in _groups(spec)) else None
 
     return jax.tree_util.tree_map_with_path(one, params)
 

@@ -159,7 +159,7 @@ def as_columns(tokens):
 
 
 def distance_label(distance: Array, max_distance: int) -> Array:
-    """Label of `distance = j - i`, both array indices."""
+    """int of its shape: the label of `distance = j - i`, both array indices."""
     right = jnp.minimum(distance, max_distance)
     left = max_distance + jnp.minimum(-distance, max_distance)
     return jnp.where(distance >= 0, right, left)

@@ -87,17 +87,14 @@ def fixed_blocks(
     blocks = -(-n // tokens_per_block)
     g = blocks if global_length is None else global_length
     used = -(-num_tokens // tokens_per_block)
+    links = np.arange(n) // tokens_per_block
     return _checked(
         Structure(
             long_example_ids=_padded(np.ones(num_tokens, np.int32), n, 0, "long"),
             global_example_ids=_padded(np.ones(used, np.int32), g, 0, "global"),
-            links=_wrap_links(np.arange(n) // tokens_per_block, g),
+            links=np.where(links < g, links, -1).astype(LINK_DTYPE)[:, None],
         )
     )
-
-
-def _wrap_links(links: np.ndarray, g: int) -> np.ndarray:
-    return np.where(links < g, links, -1).astype(LINK_DTYPE)[:, None]
 
 
 @dataclasses.dataclass(frozen=True)

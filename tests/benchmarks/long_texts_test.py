@@ -6,7 +6,7 @@ import pytest
 from benchmarks.rows import long_texts
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder.body import BertConfig, LongformerConfig
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.tasks.synthetic import (
     coreference as invented_stories,
     imdb as invented_reviews,

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.memory import tpu_compile
 from benchmarks.memory.tpu_compile import float32_shapes, quadratic_shapes
-from etc_jax.models.etc import body as etc
+from etc_jax.models.etc import config as etc_config
 
 
 def test_lengths_are_one_or_more(capsys):
@@ -84,7 +84,7 @@ def test_base_trains_on_long_inputs_of_one_chip(tmp_path):
 
 
 def test_the_search_finds_all_pairs_and_whole_bands():
-    config = etc.base(attention_block_size=128)
+    config = etc_config.base(attention_block_size=128)
     text = "f32[1,12,4096,4096]{3,2,1,0} bf16[4096,4096] f32[12,32,128,296] f32[]"
     shapes = float32_shapes(text)
     assert shapes == {(1, 12, 4096, 4096), (12, 32, 128, 296), ()}
@@ -92,7 +92,7 @@ def test_the_search_finds_all_pairs_and_whole_bands():
 
 
 def test_the_search_passes_chunks_weights_and_activations():
-    config = etc.base(attention_block_size=128)
+    config = etc_config.base(attention_block_size=128)
     shapes = {(12, 8, 296, 128), (12, 768, 3072), (1, 4096, 768), (12, 4096, 230)}
     assert quadratic_shapes(shapes, config, 4096) == []
 

@@ -10,10 +10,15 @@ from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder.body import BertConfig, EncoderForMaskedLm, RobertaConfig
-from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
-from etc_jax.models.etc.body import EtcConfig
-from etc_jax.models.reformer.body import ReformerConfig
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import (
+    BertConfig,
+    BigBirdConfig,
+    LongformerConfig,
+    RobertaConfig,
+)
+from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.reformer.config import ReformerConfig
 
 SIZES = {
     "vocab_size": 19,

@@ -18,13 +18,14 @@ from etc_jax.generation import loop as generation
 from etc_jax.generation.text_codecs import ByteCodec
 from etc_jax.loading.writers import Reading, writer_of
 from etc_jax.models.etc.config import EtcConfig
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.errors import UserError
 from etc_jax.training.state import TrainState
 
-CONFIG = reformer.ReformerConfig(
+CONFIG = ReformerConfig(
     vocab_size=256,
     embed_dim=8,
     num_layers=1,
@@ -43,7 +44,7 @@ STEP = 7
 
 @pytest.fixture(scope="module")
 def params():
-    model = reformer.ReformerLm(CONFIG)
+    model = ReformerLm(CONFIG)
     return jax.jit(model.init)(jax.random.key(0), jnp.ones((1, 4), int))["params"]
 
 

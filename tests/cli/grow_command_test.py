@@ -12,9 +12,9 @@ from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.models.encoder.body import BertConfig, EncoderForMaskedLm
-from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.reformer.body import ReformerConfig
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.reformer.config import ReformerConfig
 
 SIZES = {
     "vocab_size": 19,

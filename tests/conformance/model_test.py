@@ -12,7 +12,8 @@ from random_params import random_params
 from etc_jax import sharding
 from etc_jax.base.types import Rows
 from etc_jax.layers.stack import REMAT_POLICIES, stack_layers, unstack_layers
-from etc_jax.models.etc.body import Etc, EtcConfig
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.sharding import batch as batch_sharding
 from etc_jax.structure import builders
 

@@ -13,10 +13,10 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
 from etc_jax.conversion.families import encoder as conversion, encoder_config
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models.encoder.body import (
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
-    EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
 )

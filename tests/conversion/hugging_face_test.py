@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import dataclasses
 
 from etc_jax.data.tokenizers.tokenizer import TokenIds
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer.config import ReformerConfig
 
 MODEL = EtcConfig(

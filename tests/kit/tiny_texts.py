@@ -10,12 +10,8 @@ from random_params import random_params
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.loading.load import LoadedModel
-from etc_jax.models.encoder.body import (
-    BertConfig,
-    BigBirdConfig,
-    EncoderForMaskedLm,
-    LongformerConfig,
-)
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BertConfig, BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import (
     BartConfig,
@@ -23,7 +19,8 @@ from etc_jax.models.encoder_decoder.config import (
     LongT5Config,
     T5Config,
 )
-from etc_jax.models.etc.body import Etc, EtcConfig
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 from etc_jax.models.sled.config import SledConfig
 from etc_jax.structure import Structure

@@ -13,10 +13,10 @@ from etc_jax import sharding
 from etc_jax.base import registry
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.stack import unstack_layers
-from etc_jax.models.encoder.body import (
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
-    EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
 )

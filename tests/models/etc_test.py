@@ -7,7 +7,9 @@ import pytest
 from etc_jax import sharding
 from etc_jax.base import registry
 from etc_jax.base.types import Rows
-from etc_jax.models.etc import body as etc
+from etc_jax.models.etc import config as etc_config
+from etc_jax.models.etc.body import Etc, EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.structure import Structure
 
 SMALL = {
@@ -41,18 +43,18 @@ def count(params):
 @pytest.mark.parametrize(
     "config, expected",
     [
-        (etc.base_shared(), 109_128_192),
-        (etc.base(), 165_825_024),
-        (etc.large(), 557_969_408),
+        (etc_config.base_shared(), 109_128_192),
+        (etc_config.base(), 165_825_024),
+        (etc_config.large(), 557_969_408),
         # The paper: doubling the labels of base adds about 600 thousand.
-        (etc.base(num_labels=64), 165_825_024 + 599_040),
+        (etc_config.base(num_labels=64), 165_825_024 + 599_040),
     ],
     ids=["base shared", "base", "large", "base with 64 labels"],
 )
 def test_full_sizes_have_the_parameters_of_the_paper(config, expected):
     # Paper, table 8: 109M, 166M, 558M.
     config = dataclasses.replace(config, attention="dense")  # traced sooner
-    assert count(abstract_params(etc.Etc(config))) == expected
+    assert count(abstract_params(Etc(config))) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,8 @@ def test_full_sizes_have_the_parameters_of_the_paper(config, expected):
     ids=str,
 )
 def test_every_parameter_has_a_sharding_row(change):
-    config = etc.EtcConfig(**SMALL | change)
-    model, places = etc.EtcForPretraining(config), np.zeros((1, 3), np.int32)
+    config = EtcConfig(**SMALL | change)
+    model, places = EtcForPretraining(config), np.zeros((1, 3), np.int32)
     params = abstract_params(model, extra=(places,))
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         # With the name of the encoder before it, and without.
@@ -81,11 +83,11 @@ def test_every_parameter_has_a_sharding_row(change):
 
 
 def test_the_family_is_registered():
-    assert registry.lookup("model_config", "etc") is etc.EtcConfig
+    assert registry.lookup("model_config", "etc") is EtcConfig
 
 
 def test_parameters_of_a_layer():
-    params = abstract_params(etc.Etc(etc.EtcConfig(**SMALL, share_qkv=True)))
+    params = abstract_params(Etc(EtcConfig(**SMALL, share_qkv=True)))
     layer = params["stack"]["layers"]["layer"]
     attention = layer["attention"]
     assert set(attention) == {
@@ -98,7 +100,7 @@ def test_parameters_of_a_layer():
 
 
 def apply(config, n=8, g=2, **inputs):
-    model = etc.Etc(config)
+    model = Etc(config)
     structure = Structure.explicit()
     tokens = np.zeros((1, n), np.int32), np.zeros((1, g), np.int32)
     return jax.eval_shape(
@@ -108,21 +110,21 @@ def apply(config, n=8, g=2, **inputs):
 
 
 def test_shapes_of_the_outputs():
-    out = apply(etc.EtcConfig(**SMALL), n=9, g=3)
+    out = apply(EtcConfig(**SMALL), n=9, g=3)
     assert (out.long.shape, out.global_.shape) == ((1, 9, 8), (1, 3, 8))
 
 
 def test_what_does_not_fit_is_named():
     places = Rows(np.zeros((1, 8), np.int32), None)
     with pytest.raises(ValueError, match="max_positions is 0"):
-        apply(etc.EtcConfig(**SMALL), positions=places)
+        apply(EtcConfig(**SMALL), positions=places)
     with pytest.raises(ValueError, match="long input has 8 tokens, but max_positions"):
-        apply(etc.EtcConfig(**SMALL, max_positions=4))
+        apply(EtcConfig(**SMALL, max_positions=4))
     with pytest.raises(ValueError, match="num_heads 3 does not divide embed_dim 8"):
-        apply(etc.EtcConfig(**SMALL | {"num_heads": 3}))
+        apply(EtcConfig(**SMALL | {"num_heads": 3}))
     with pytest.raises(ValueError, match="num_labels .* needs num_labels >= 8"):
-        apply(etc.EtcConfig(**SMALL | {"num_labels": 7}))
+        apply(EtcConfig(**SMALL | {"num_labels": 7}))
     with pytest.raises(ValueError, match=r"long_tokens has shape \(8,\)"):
-        etc.Etc(etc.EtcConfig(**SMALL)).init(
+        Etc(EtcConfig(**SMALL)).init(
             jax.random.key(0), np.zeros(8, int), np.zeros((1, 2), int), None
         )

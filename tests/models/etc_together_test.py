@@ -9,7 +9,8 @@ import pytest
 from random_params import random_params
 
 from etc_jax import sharding
-from etc_jax.models.etc import body as etc
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.structure import Structure
 from etc_jax.training.preflight import collectives
 
@@ -44,10 +45,10 @@ def both_inputs(rows=2):
 
 def made(deterministic=True, **changes):
     """(model, random parameters)."""
-    config = etc.EtcConfig(**SMALL | changes)
+    config = EtcConfig(**SMALL | changes)
     main, _ = both_inputs()
-    params = random_params(etc.Etc(config).init, *main, seed=1)
-    return etc.Etc(config, deterministic), params
+    params = random_params(Etc(config).init, *main, seed=1)
+    return Etc(config, deterministic), params
 
 
 def outputs(model, params, inputs, *, together, rngs=None):

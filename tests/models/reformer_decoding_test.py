@@ -12,7 +12,7 @@ from random_params import random_params
 
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.loop import Options, Rules
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.lsh_hashing import hash_vectors
@@ -28,12 +28,12 @@ def tokens_of(n, seed=0):
 
 @functools.cache
 def params_of(config):
-    return random_params(reformer.ReformerLm(config).init, tokens_of(4), spread=0.5)
+    return random_params(ReformerLm(config).init, tokens_of(4), spread=0.5)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def model_logits(config, params, tokens, example_ids=None):
-    return reformer.ReformerLm(config).apply({"params": params}, tokens, example_ids)
+    return ReformerLm(config).apply({"params": params}, tokens, example_ids)
 
 
 def decoded(config, tokens, start, length):
@@ -115,7 +115,7 @@ def test_a_prompt_leaves_the_logits_and_buckets_of_the_model():
         outputs, _, buckets = model.encoder.with_hidden(tokens)
         return model.logits(outputs[:, -1:])[:, 0], buckets
 
-    model = reformer.ReformerLm(LSH)
+    model = ReformerLm(LSH)
     want, buckets = jax.jit(
         lambda params: model.apply({"params": params}, tokens, method=run)
     )(params)

@@ -11,7 +11,9 @@ import tiny_model
 from random_params import random_params
 
 from etc_jax.models import config_problems
-from etc_jax.models.reformer import body as reformer, config as reformer_config
+from etc_jax.models.reformer import config as reformer_config
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import duplication, enwik8, imagenet64
 from etc_jax.models.reformer.embeddings import AxialPositions
 
 TINY = dataclasses.replace(tiny_model.REFORMER, num_buckets=None, initializer_range=0.3)
@@ -23,12 +25,12 @@ def tokens_of(n, seed=0):
 
 @functools.cache
 def params_of(config):
-    return random_params(reformer.ReformerLm(config).init, tokens_of(16), spread=0.5)
+    return random_params(ReformerLm(config).init, tokens_of(16), spread=0.5)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def applied(config, params, tokens, given):
-    return reformer.ReformerLm(config).apply({"params": params}, tokens, **given)
+    return ReformerLm(config).apply({"params": params}, tokens, **given)
 
 
 def logits_of(config, tokens, **given):
@@ -83,7 +85,7 @@ def test_the_stacks_give_the_same_gradients_with_dropout():
     found = []
     for reversible in (True, False):
         changed = dataclasses.replace(config, reversible=reversible)
-        model = reformer.ReformerLm(changed, deterministic=False)
+        model = ReformerLm(changed, deterministic=False)
 
         def loss(params, model=model):
             rngs = {"dropout": jax.random.key(1), "lsh": jax.random.key(2)}
@@ -105,7 +107,7 @@ def test_pieces_of_feed_forward_and_logits_change_nothing(wide):
     pieces = dataclasses.replace(whole, mlp_chunk_length=5, logits_chunk_length=6)
     found = []
     for config in (whole, pieces):
-        model = reformer.ReformerLm(config)
+        model = ReformerLm(config)
 
         def loss(params, model=model):
             args = (tokens, tokens)
@@ -173,11 +175,9 @@ def parameters_by_hand(c):
     return total
 
 
-@pytest.mark.parametrize(
-    "config", [reformer.enwik8(), reformer.imagenet64(), reformer.duplication()]
-)
+@pytest.mark.parametrize("config", [enwik8(), imagenet64(), duplication()])
 def test_named_sizes_have_the_parameters_that_they_say(config):
-    model = reformer.ReformerLm(config)
+    model = ReformerLm(config)
     abstract = jax.eval_shape(
         lambda: model.init(jax.random.key(0), jnp.ones((1, 256), jnp.int32))
     )
@@ -205,4 +205,4 @@ def test_named_sizes_have_the_parameters_that_they_say(config):
 def test_configs_that_do_not_fit_are_named(change, message):
     config = dataclasses.replace(TINY, **change)
     with pytest.raises(ValueError, match=message):
-        reformer.ReformerLm(config).init(jax.random.key(0), tokens_of(4))
+        ReformerLm(config).init(jax.random.key(0), tokens_of(4))

@@ -11,18 +11,18 @@ from etc_jax import structure as st
 from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
-from etc_jax.models.encoder import body as encoder, flops as encoder_flops
-from etc_jax.models.encoder_decoder import (
-    config as encoder_decoder_config,
-    flops as encoder_decoder_flops,
-)
+from etc_jax.models.encoder import flops as encoder_flops
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
+from etc_jax.models.encoder_decoder import flops as encoder_decoder_flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.etc import body as etc, flops as etc_flops
-from etc_jax.models.reformer import (
-    body as reformer,
-    config as reformer_config,
-    flops as reformer_flops,
-)
+from etc_jax.models.encoder_decoder.config import LongT5Config
+from etc_jax.models.etc import flops as etc_flops
+from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.reformer import flops as reformer_flops
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.training.preflight.flops import matmul_flops
 
 SIZES = {"embed_dim": 64, "num_heads": 4, "mlp_dim": 256, "num_layers": 2}
@@ -33,7 +33,7 @@ WITHOUT_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 def etc_config(**changes):
     sizes = {"radius": 40, "max_distance": 3, "num_labels": 10, "hard_g2l": False}
     options = {**SIZES, **sizes, **WITHOUT_DROPOUT, "attention": "dense"}
-    return etc.EtcConfig(vocab_size=VOCABULARY, **{**options, **changes})
+    return EtcConfig(vocab_size=VOCABULARY, **{**options, **changes})
 
 
 def all_visible(rows=2, n=32, g=4):
@@ -48,7 +48,7 @@ def traced(f, *args):
 
 def etc_step_flops(config, structure, places):
     """All products of the traced loss and its gradient."""
-    model = etc.EtcForPretraining(config)
+    model = EtcForPretraining(config)
     tokens = [
         jnp.ones(np.shape(x), jnp.int32)
         for x in (structure.long_example_ids, structure.global_example_ids)
@@ -146,7 +146,7 @@ def test_encoders_count_what_the_dense_model_multiplies(family):
     config = make(
         vocab_size=VOCABULARY, attention="dense", **SIZES, **WITHOUT_DROPOUT, **changes
     )
-    model, ids = encoder.EncoderForMaskedLm(config), sequences()
+    model, ids = EncoderForMaskedLm(config), sequences()
     tokens = jnp.ones(ids.shape, jnp.int32)
     places = jnp.zeros((2, 6), jnp.int32)
     params = jax.eval_shape(model.init, jax.random.key(0), tokens)
@@ -192,7 +192,7 @@ def test_encoder_decoders_count_what_the_dense_model_multiplies(family):
 def test_pairs_of_a_long_t5_are_those_of_a_plain_loop():
     ids = np.sort(np.random.default_rng(0).integers(0, 3, (2, 30)), axis=1)
     sizes = SIZES | {"num_layers": 1, "num_decoder_layers": 1}
-    config = encoder_decoder_config.LongT5Config(**sizes, radius=4, block_size=4)
+    config = LongT5Config(**sizes, radius=4, block_size=4)
     expected, sums = 0, 0
     for row in ids:
         blocks = {name: int(np.sum(row == name)) // 4 for name in (1, 2)}
@@ -218,7 +218,7 @@ def test_pairs_of_windows_are_those_of_a_plain_loop():
     rng = np.random.default_rng(0)
     ids = np.sort(rng.integers(0, 3, (2, 30)), axis=1)
     index = np.array([[3, 29, -1], [28, 12, 25]])
-    config = encoder.LongformerConfig(
+    config = LongformerConfig(
         **SIZES, attention_window=(8,), attention_dilation=((1, 1, 2, 3),)
     )
     expected = 0
@@ -235,7 +235,7 @@ def test_pairs_of_windows_are_those_of_a_plain_loop():
 
 
 def test_positions_of_offsets_cost_a_map_and_a_product_for_each_pair():
-    config = encoder.LongformerConfig(
+    config = LongformerConfig(
         **SIZES, attention_window=(8,), attention_dilation=(1,), causal=True
     )
     relative = dataclasses.replace(config, positions="relative")
@@ -248,7 +248,7 @@ def test_positions_of_offsets_cost_a_map_and_a_product_for_each_pair():
 
 
 def test_blocks_of_a_big_bird_hold_the_pairs_that_it_computes():
-    config = encoder.BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1)
+    config = BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1)
     [pattern] = config.patterns
     inputs = SequenceInputs(sequences(rows=1, n=64))
     # Two global blocks see all; of the other 14, the outermost see a global block as
@@ -259,7 +259,7 @@ def test_blocks_of_a_big_bird_hold_the_pairs_that_it_computes():
 
 
 def test_reformer_counts_what_its_layers_multiply():
-    config = reformer_config.ReformerConfig(
+    config = ReformerConfig(
         vocab_size=VOCABULARY,
         pattern=("local", "lsh"),
         max_length=64,
@@ -273,7 +273,7 @@ def test_reformer_counts_what_its_layers_multiply():
         **SIZES,
         **WITHOUT_DROPOUT,
     )
-    model, ids = reformer.ReformerLm(config), sequences(n=64)
+    model, ids = ReformerLm(config), sequences(n=64)
     tokens = jnp.ones(ids.shape, jnp.int32)
     params = jax.eval_shape(model.init, jax.random.key(0), tokens)
     forward = traced(lambda p: model.apply(p, tokens), params)

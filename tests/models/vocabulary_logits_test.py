@@ -5,9 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from etc_jax.models.encoder import body as encoder, lm as encoder_lm
-from etc_jax.models.etc import body as etc
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.encoder.lm import EncoderForCausalLm
+from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.structure import Structure
 
 VOCABULARY = 997
@@ -26,25 +30,25 @@ def of_etc():
     ids = np.ones((2, 2), np.int32)
     structure = Structure(TOKENS, ids, np.zeros((2, 6, 1), np.int16))
     inputs = TOKENS, ids, structure, np.zeros((2, 3), np.int32)
-    model = etc.EtcForPretraining(etc.EtcConfig(**SIZES))
+    model = EtcForPretraining(EtcConfig(**SIZES))
     return model, inputs, lambda out: out[1]
 
 
 def of_bert():
-    config = encoder.BertConfig(**SIZES)
-    return encoder.EncoderForMaskedLm(config), (TOKENS,), lambda out: out
+    config = BertConfig(**SIZES)
+    return EncoderForMaskedLm(config), (TOKENS,), lambda out: out
 
 
 def of_longformer():
     options = {"causal": True, "attention_window": (4,), "max_length": 8}
-    config = encoder.LongformerConfig(**SIZES, **options)
-    return encoder_lm.EncoderForCausalLm(config), (TOKENS,), lambda out: out
+    config = LongformerConfig(**SIZES, **options)
+    return EncoderForCausalLm(config), (TOKENS,), lambda out: out
 
 
 def of_reformer():
     options = {"pattern": ("local",), "axial_shape": None, "axial_dims": None}
-    config = reformer.ReformerConfig(**SIZES, **options, max_length=8)
-    return reformer.ReformerLm(config), (TOKENS,), lambda out: out
+    config = ReformerConfig(**SIZES, **options, max_length=8)
+    return ReformerLm(config), (TOKENS,), lambda out: out
 
 
 def equations(jaxpr):

@@ -10,7 +10,8 @@ import pytest
 from flax import linen as nn
 from mean_loss import loss_of
 
-from etc_jax.models.reformer.body import ReformerConfig, ReformerLm
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.objectives.masked_lm import MaskedLm
 
 MODEL = ReformerConfig(

@@ -15,7 +15,8 @@ from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
 from etc_jax.data.tokenizers.tokenizer import TokenIds
-from etc_jax.models.etc.body import Etc, EtcConfig
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.config import EtcConfig
 
 VOCAB_SIZE, N, G = 40, 48, 16
 MODEL = EtcConfig(

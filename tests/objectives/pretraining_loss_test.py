@@ -16,7 +16,8 @@ from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
-from etc_jax.models.etc.body import EtcConfig, EtcForPretraining
+from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.jobs.pretraining import check_batch
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig

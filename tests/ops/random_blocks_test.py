@@ -10,7 +10,8 @@ from random_params import drawn
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
-from etc_jax.models.encoder.body import BigBirdConfig, EncoderForMaskedLm
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BigBirdConfig
 from etc_jax.ops.attention.parts.random_blocks import draw, draw_after_globals
 
 SIZES = {"max_length": 4096, "block_size": 64, "num_random": 3}

@@ -10,7 +10,7 @@ from etc_jax.conversion.families.encoder import export_hf, model_of, read_hf
 from etc_jax.conversion.families.encoder_config import config_from_hf
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models.encoder.body import BigBirdConfig, LongformerConfig
+from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder.heads import EncoderForSpans
 from parity.cases import Case
 from parity.peers import (

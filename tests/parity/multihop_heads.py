@@ -60,7 +60,7 @@ def _natural_questions(x: Rows, inputs: dict, weights: dict) -> dict:
         logits.answer_type,
         logits.span,
         answer_type=inputs["answer_type"],
-        places=np.stack([inputs[name] for name in NQ_PLACES], axis=-1),
+        positions=np.stack([inputs[name] for name in NQ_PLACES], axis=-1),
         weights=np.ones(len(x.long)),
     )
     outside = qa_span.outside_document(inputs["token_ids"], cls=CLS, sep=SEP)

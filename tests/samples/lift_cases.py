@@ -8,7 +8,8 @@ import numpy as np
 from etc_jax.base.types import Rows
 from etc_jax.conversion.families import bert
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
-from etc_jax.models.etc.body import NOTHING, EtcConfig, EtcForPretraining
+from etc_jax.models.etc.body import NOTHING, EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.structure import Structure
 
 # Everything as the source has it.

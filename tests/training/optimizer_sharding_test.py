@@ -137,14 +137,14 @@ def test_the_moments_of_adafactor_are_small():
 
 def etc_state_bytes(name):
     """(parameters, optimizer) of ETC-base on one device, as shapes alone."""
-    from etc_jax.models.etc import body as etc
+    from etc_jax.models.etc import config as etc_config
     from etc_jax.objectives.pretraining import Pretraining
     from etc_jax.training.state import abstract_state
 
     values = config_lib.default_config()
     values.optimizer.name = name
     tx = plan.optimizer_for(config_lib.from_config_dict(values))
-    task = Pretraining(etc.base(vocab_size=30592), MlmCpcConfig())
+    task = Pretraining(etc_config.base(vocab_size=30592), MlmCpcConfig())
     mesh = make_mesh(MeshConfig(), jax.devices()[:1])
     state = abstract_state(task.init, tx, mesh)
     return device_bytes(state.params), device_bytes(state.opt_state)

@@ -33,7 +33,7 @@ The settings are ETC's, as the paper tells none for this row. Variants:
 """
 
 from etc_jax import config as config_lib, recipes
-from etc_jax.models.etc import body as etc
+from etc_jax.models.etc import config as etc_config
 
 LENGTH = 512
 
@@ -51,7 +51,7 @@ def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     names, setting = recipes.given_windows(arg, SETTING)
     chosen = config_lib.variants(names, flags=recipes.ETC_STARTS)
-    model = etc.base_shared(
+    model = etc_config.base_shared(
         radius=LENGTH,
         max_distance=0,
         num_labels=None,

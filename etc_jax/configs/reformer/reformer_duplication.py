@@ -30,7 +30,7 @@ which trax does not do. Variants:
 import dataclasses
 
 from etc_jax import config as config_lib
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.config import duplication
 
 ROUNDS = {"lsh1": 1, "lsh2": 2, "lsh4": 4}
 SHORT = {"lsh_chunk_length": 16, "num_buckets": (32,), "embed_dim": 64, "mlp_dim": 64}
@@ -53,7 +53,7 @@ def get_config(arg: str = ""):
         sizes = {"max_length": length, "num_hashes": 8, "num_buckets": (8, 16)}
     if attention == "full":
         sizes["lsh_chunk_length"] = length
-    config.model.update(dataclasses.asdict(reformer.duplication(**sizes)))
+    config.model.update(dataclasses.asdict(duplication(**sizes)))
     config.objective.name = "causal_lm"
     config.data.update(
         source="duplication", vocab_size=config.model.vocab_size, input_length=length

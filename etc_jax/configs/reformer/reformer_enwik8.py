@@ -35,7 +35,7 @@ Variants:
 import dataclasses
 
 from etc_jax import config as config_lib
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.config import enwik8
 
 SHORT = {
     "embed_dim": 128,
@@ -98,7 +98,7 @@ def get_config(arg: str = ""):
         changes["num_layers"] = 12
     if "local" in chosen:
         changes["pattern"] = ("local",)
-    config.model.update(dataclasses.asdict(reformer.enwik8(**changes)))
+    config.model.update(dataclasses.asdict(enwik8(**changes)))
     config.objective.name = "causal_lm"
     config.data.update(source="bytes", vocab_size=256, input_length=length)
     config.train.update(num_steps=100_000, batch_size=8, eval_every_steps=1000)

@@ -18,7 +18,7 @@ to 1, which trax does not do.
 import dataclasses
 
 from etc_jax import config as config_lib
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.config import imagenet64
 
 
 def get_config(arg: str = ""):
@@ -27,7 +27,7 @@ def get_config(arg: str = ""):
     config = config_lib.default_config("reformer")
     changes = {"dtype": "bfloat16", "mlp_chunk_length": 4096}
     changes["logits_chunk_length"] = 4096
-    config.model.update(dataclasses.asdict(reformer.imagenet64(**changes)))
+    config.model.update(dataclasses.asdict(imagenet64(**changes)))
     config.objective.name = "causal_lm"
     config.data.update(source="byte_images", vocab_size=256, input_length=12288)
     config.optimizer.update(

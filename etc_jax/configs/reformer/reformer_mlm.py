@@ -20,7 +20,7 @@ Variants:
 import dataclasses
 
 from etc_jax import config as config_lib
-from etc_jax.models.reformer import body as reformer
+from etc_jax.models.reformer.config import enwik8
 
 SHORT = {
     "embed_dim": 128,
@@ -58,7 +58,7 @@ def get_config(arg: str = ""):
         changes |= {"dtype": "bfloat16", "mlp_chunk_length": 8192}
     if "4096" in chosen:
         changes |= {"max_length": 4096, "axial_shape": (64, 64), "num_buckets": (32,)}
-    model = reformer.enwik8(**changes)
+    model = enwik8(**changes)
     config.model.update(dataclasses.asdict(model))
     config.objective.name = "masked_lm"
     source = "builtin" if "text" in chosen else "bytes"

@@ -28,7 +28,8 @@ from etc_jax.conversion.surgery.extend_parts import (
 )
 from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.etc.body import EtcConfig, EtcForPretraining
+from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops import sampling
 from etc_jax.structure import Structure
 

@@ -34,8 +34,8 @@ class EncoderForAnswers(nn.Module):
           **inputs: as of `Encoder`.
 
         Returns:
-          Logits; the type is read off the first token. The four span logits are those
-          of the short answer's begin and end, and the long answer's.
+          Logits `[b, 5]` of the type, read off the first token, and `[b, n, 4]` of the
+          spans: the short answer's begin and end, and the long answer's.
         """
         c = self.config
         # [b, n] -> [b, n, e]

@@ -24,26 +24,10 @@ from etc_jax.layers.self_attention import (
 )
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    EncoderConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.ops import sequence
 from etc_jax.ops.attention.parts import random_blocks as random_blocks_of
 from etc_jax.ops.chunked_loss import cross_entropy
-
-__all__ = [
-    "BertConfig",
-    "BigBirdConfig",
-    "Encoder",
-    "EncoderConfig",
-    "EncoderForMaskedLm",
-    "LongformerConfig",
-    "RobertaConfig",
-]
 
 
 def _norm(config: EncoderConfig, name: str | None = None) -> LayerNorm:

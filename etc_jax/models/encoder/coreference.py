@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
-from etc_jax.models.encoder.body import Encoder, EncoderConfig
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig, LongformerConfig
 
 
 class EncoderForCoreference(nn.Module):

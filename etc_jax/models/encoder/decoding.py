@@ -34,7 +34,7 @@ class LongformerDecoder(CausalDecoder):
     reads_beams: ClassVar[bool] = True
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
-        """See `decoding.Decoder`."""
+        """An empty cache; see `decoding.Decoder`."""
         none = jnp.zeros((batch, 1), jnp.int32)
         # A prompt of one token of padding leaves an empty cache.
         _, layers = self._prompt(params, none, jnp.zeros((batch,), jnp.int32), length)
@@ -43,7 +43,7 @@ class LongformerDecoder(CausalDecoder):
     def prefill(
         self, params: Any, tokens: jax.Array, lengths: jax.Array, length: int
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`."""
+        """(logits `[b, vocabulary]` after a prompt, cache); see `decoding.Decoder`."""
         x, layers = self._prompt(params, tokens, lengths, length)
         model = self._model(params)
         # [b, n, e] -> [b, 1, e] -> [b, vocabulary]
@@ -53,7 +53,7 @@ class LongformerDecoder(CausalDecoder):
     def step(
         self, params: Any, cache: Cache, token: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`."""
+        """(logits `[b, vocabulary]` after `token`, cache); see `decoding.Decoder`."""
         model = self._model(params)
         position = cache.newest
         cache = cache.with_own_rows()

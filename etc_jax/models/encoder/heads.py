@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
-from etc_jax.models.encoder.body import Encoder, EncoderConfig
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig
 
 # What BigBird takes off logits where no answer may be.
 _NO_ANSWER = 1e6

@@ -3,7 +3,8 @@
 import jax
 from flax import linen as nn
 
-from etc_jax.models.encoder.body import Encoder, EncoderConfig
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.ngram_head import NgramHead
 
 

@@ -11,7 +11,8 @@ from flax import linen as nn
 
 from etc_jax import sharding
 from etc_jax.layers.common import ACTIVATIONS, Dense
-from etc_jax.models.encoder.body import Encoder, EncoderConfig
+from etc_jax.models.encoder.body import Encoder
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder.heads import dropout_layer, out_layer
 from etc_jax.models.heads import HOTPOTQA_TYPES
 from etc_jax.ops import sequence

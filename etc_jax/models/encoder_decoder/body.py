@@ -297,7 +297,7 @@ class EncoderDecoder(nn.Module):
         decoder_tokens: jax.Array,
         target_example_ids: jax.Array | None = None,
     ) -> FactoredLogits:
-        """Logits of the token after each of `decoder_tokens`, not yet computed.
+        """Logits `[b, m, vocabulary]` of the token after each one, not yet computed.
 
         Args:
           memory: of `encode`.

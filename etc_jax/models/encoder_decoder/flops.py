@@ -9,7 +9,7 @@ from etc_jax.base import registry
 from etc_jax.layers.self_attention import Local, Pattern, SequenceInputs
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
-from etc_jax.models.sled import body as sled
+from etc_jax.models.sled.body import marks_of_windows
 from etc_jax.models.useful_flops import (
     attention,
     pairs_between,
@@ -122,7 +122,7 @@ def body(
     ids = np.asarray(target.example_ids)
     memory = np.asarray(source.example_ids)
     if config.sled.window:
-        marks = sled.marks_of_windows(config.sled, jnp.asarray(memory))
+        marks = marks_of_windows(config.sled, jnp.asarray(memory))
         source = SequenceInputs(np.asarray(marks))
         if not config.sled.prefix_in_memory:
             memory = memory[:, config.sled.prefix_length :]

@@ -18,13 +18,10 @@ from etc_jax.layers.flat_attention import FlatAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.layers.stack import Period, Several, Stack
 from etc_jax.models.config_problems import refuse
-from etc_jax.models.etc.config import EtcConfig, base, base_shared, large
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops import sequence
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.chunked_loss import cross_entropy
-
-__all__ = ["Etc", "EtcConfig", "EtcForPretraining", "base", "base_shared", "large"]
-
 
 NOTHING = Rows(None, None)
 

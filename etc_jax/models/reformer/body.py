@@ -18,24 +18,10 @@ from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp
 from etc_jax.layers.cross_attention import CrossAttention
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
 from etc_jax.models.config_problems import refuse
-from etc_jax.models.reformer.config import (
-    ReformerConfig,
-    duplication,
-    enwik8,
-    imagenet64,
-)
+from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.embeddings import ReformerEmbeddings
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.chunked_loss import FactoredLogits
-
-__all__ = [
-    "Reformer",
-    "ReformerConfig",
-    "ReformerLm",
-    "duplication",
-    "enwik8",
-    "imagenet64",
-]
 
 
 def make_stack(

@@ -130,11 +130,11 @@ class ReformerDecoder(CausalDecoder):
     """A Reformer token by token; see `decoding.Decoder`."""
 
     def of_rows(self, layers: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
-        """See `CausalDecoder`."""
+        """Changes all arrays `[layers, b, ...]` of the layers' states."""
         return change_rows(layers, change)
 
     def init_cache(self, params: Any, batch: int, length: int) -> Cache:
-        """See `decoding.Decoder`."""
+        """An empty cache; see `decoding.Decoder`."""
         x = jnp.zeros((batch, 1, self.config.embed_dim))
         # A prompt of one token of padding leaves an empty cache.
         nothing = jnp.zeros((batch, 1), jnp.int32)
@@ -144,7 +144,7 @@ class ReformerDecoder(CausalDecoder):
     def prefill(
         self, params: Any, tokens: jax.Array, lengths: jax.Array, length: int
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`."""
+        """(logits `[b, vocabulary]` after a prompt, cache); see `decoding.Decoder`."""
         model = self._model(params)
         x = model.encoder.embeddings(tokens)
         ids = prompt_ids(tokens, lengths)
@@ -155,7 +155,7 @@ class ReformerDecoder(CausalDecoder):
     def step(
         self, params: Any, cache: Cache, token: jax.Array
     ) -> tuple[jax.Array, Cache]:
-        """See `decoding.Decoder`."""
+        """(logits `[b, vocabulary]` after `token`, cache); see `decoding.Decoder`."""
         model = self._model(params)
         # [b] -> [b, 1, e]
         x = model.encoder.embeddings(token[:, None], cache.newest[:, None])

@@ -30,7 +30,7 @@ class ReformerSeq2SeqDecoder(Seq2SeqDecoder):
     config: ReformerSeq2SeqConfig
 
     def of_rows(self, layers: Any, change: Callable[[jax.Array], jax.Array]) -> Any:
-        """See `CausalDecoder`."""
+        """Changes all arrays `[layers, b, ...]` of the layers' states."""
         return change_rows(layers, change)
 
     def model(self, params: Any) -> ReformerSeq2Seq:

@@ -14,12 +14,11 @@ from etc_jax.data.pretraining.readers import PackedText
 from etc_jax.data.text.statistics import log_frequencies, unigram_entropy
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import ahead
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.batch_checks import wrong_structure
 from etc_jax.objectives.cpc_evaluation import pool_metrics
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.objectives.jobs.pretraining_data import (
-    Corpora,
     Examples,
     look_at,
     prepare,
@@ -31,6 +30,8 @@ from etc_jax.training.job import Job
 _LOG = logging.getLogger(__name__)
 
 POOL_SENTENCES = 256
+# Of each source, for the frequencies that the MLM head starts from.
+COUNTED_TOKENS = 1 << 26
 
 
 @registry.register("objective", "mlm_cpc")
@@ -62,7 +63,9 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     held_back_text = examples.pack(corpora.held_back)
     held_back = examples.held_back_reader(held_back_text, ids, **order)
     look_at(train)
-    frequencies = _frequencies(corpora, config.model.vocab_size)
+    # Of the ids in the first tokens of every source.
+    tokens = np.concatenate([cache.tokens[:COUNTED_TOKENS] for cache in corpora.train])
+    frequencies = log_frequencies(tokens, config.model.vocab_size)
 
     return Job(
         init_params=lambda rng: task.init(rng, frequencies),
@@ -78,13 +81,6 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         loss_weights=task.loss_weights,
         useful_flops=task.useful_flops,
     )
-
-
-def _frequencies(corpora: Corpora, vocab_size: int) -> np.ndarray:
-    """Log frequencies of the ids in the first tokens of every source."""
-    most = 1 << 26
-    tokens = np.concatenate([cache.tokens[:most] for cache in corpora.train])
-    return log_frequencies(tokens, vocab_size)
 
 
 def _make_report(

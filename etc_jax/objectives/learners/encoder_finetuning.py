@@ -193,7 +193,9 @@ class SequenceCoreference(EncoderFinetuning):
         if self.options.singletons:
             totals += jax.vmap(mention_loss)(outputs, clusters)
         right = jax.vmap(right_choices)(outputs, clusters)
-        hits = _taken(right, jnp.argmax(outputs.scores, axis=-1)) & outputs.top_mask
+        # [b, k, c] at [b, k, 1] -> [b, k]
+        best = jnp.argmax(outputs.scores, axis=-1, keepdims=True)
+        hits = jnp.take_along_axis(right, best, axis=-1)[..., 0] & outputs.top_mask
         recalled = jnp.take_along_axis(clusters, outputs.top_spans, axis=1) > 0
         recalled = jnp.sum(recalled & outputs.top_mask, axis=1)
         mentions = jnp.sum(clusters > 0, axis=1)
@@ -218,8 +220,3 @@ class SequenceCoreference(EncoderFinetuning):
             return [antecedents]
         is_mention = Choice(outputs.mention_scores, outputs.top_mask, binary=True)
         return [antecedents, is_mention]
-
-
-def _taken(values: jax.Array, choices: jax.Array) -> jax.Array:
-    """`[b, k, c]`, `[b, k]` -> `[b, k]`."""
-    return jnp.take_along_axis(values, choices[..., None], axis=-1)[..., 0]

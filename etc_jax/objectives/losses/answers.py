@@ -33,7 +33,7 @@ def span_accuracy(logits: jax.Array, targets: jax.Array, weights: jax.Array):
 
 
 def support_f1(logits: jax.Array, targets: jax.Array, weights: jax.Array):
-    """(numerator, denominator) of F1 over the global tokens of a batch."""
+    """(numerator, denominator) of F1 over global tokens: `[b, g]`, `[b, g]`, `[b]`."""
     predicted = jax.nn.sigmoid(logits) >= _SUPPORT_THRESHOLD
     targets = targets > 0
     weights = weights[:, None]

@@ -11,7 +11,7 @@ from etc_jax.training.job import Sums
 
 
 def streams(rng: jax.Array, deterministic: bool) -> dict[str, jax.Array]:
-    """Keys of dropout and of hashing; none if neither is drawn."""
+    """Keys of dropout and of hashing from a scalar key; none if neither is drawn."""
     if deterministic:
         return {}
     return dict(zip(("dropout", "lsh"), jax.random.split(rng), strict=True))

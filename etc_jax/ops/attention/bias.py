@@ -169,7 +169,7 @@ class SideBias(NamedTuple):
         return jnp.moveaxis(rows, 1, 3)
 
     def no_gradient(self, dtype) -> Array:
-        """Zeros that `add_gradient` adds to; the batch is summed at last."""
+        """Zeros `[b, m, h or 1, g]` for `add_gradient`; the batch is summed at last."""
         b = self.index.shape[0]
         return jnp.zeros((b, *self.rows.shape[1:]), dtype)
 
@@ -230,7 +230,7 @@ class PairBias(NamedTuple):
         return blocking.slice_axis(self.values, start, size, 2)
 
     def no_gradient(self, batch: tuple[int, int], dtype) -> Array:
-        """Zeros that `add_gradient` adds to; `batch` and heads are (b, h)."""
+        """Zeros of the shape of `values` for `add_gradient`; `batch` is (b, h)."""
         del batch
         return jnp.zeros(self.values.shape, dtype)
 
@@ -257,17 +257,17 @@ class OffsetBias(NamedTuple):
         return cls(bias(offsets)[None])
 
     def block(self, start, size: int, queries: int) -> Array:
-        """See `PairBias`."""
+        """Of the keys from `start`: `[1, h or 1, size, q]`."""
         # Place `start` has the offset of key `start` from the last query.
         part = blocking.slice_axis(self.values, start, size + queries - 1, 2)
         return toeplitz(part, size, queries)
 
     def no_gradient(self, batch: tuple[int, int], dtype) -> Array:
-        """See `PairBias`; batch and heads are summed at last, by their devices once."""
+        """Zeros `[b, h, offsets]`; summed at last, by the devices of both once."""
         return jnp.zeros((*batch, self.values.shape[2]), dtype)
 
     def add_gradient(self, total: Array, ds: Array, start) -> Array:
-        """See `PairBias`."""
+        """With that of the block from `start`, `[b, h, size, q]`."""
         # Blocks have offsets in common: [b, h, size, q] -> [b, h, size + q - 1], added.
         part = by_offset(ds)
         old = blocking.slice_axis(total, start, part.shape[2], 2)

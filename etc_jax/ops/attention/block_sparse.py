@@ -87,13 +87,7 @@ def attend(
     b, n, h, d = query.shape
     if scale is None:
         scale = d**-0.5
-    if block_size < 1 or (chunk_blocks is not None and chunk_blocks < 1):
-        raise ValueError(
-            f"block_size is {block_size} and chunk_blocks {chunk_blocks}; expected at "
-            "least 1"
-        )
-    if num_globals < 0:
-        raise ValueError(f"num_globals is {num_globals}; expected 0 or more")
+    _check_sizes(block_size, chunk_blocks, num_globals)
     if not n:
         return query
     if example_ids is None:
@@ -101,15 +95,7 @@ def attend(
     drawing = drawing_blocks(n, block_size, num_globals)
     if random_blocks is None:
         random_blocks = jnp.zeros((1, drawing, 0), jnp.int32)
-    if random_blocks.ndim != 3 or random_blocks.shape[:2] not in (
-        (1, drawing),
-        (h, drawing),
-    ):
-        after = f" after {num_globals} global ones" if num_globals else ""
-        raise ValueError(
-            f"random_blocks has shape {random_blocks.shape}, expected ({h} or 1, "
-            f"{drawing}, r) for {n} tokens in blocks of {block_size}{after}"
-        )
+    _check_random_blocks(random_blocks.shape, h, n, block_size, num_globals)
     globals_ = min(num_globals, n)
 
     # What follows the global tokens becomes whole blocks of s places:
@@ -135,29 +121,55 @@ def attend(
         inner = _inner_rows(
             rows, blocks, block_size, globals_, chunk_blocks, scale, dropout, shards
         )
+    full_rows = _full_rows(
+        rows, ids, globals_, block_size, scale=scale, dropout=dropout, shards=shards
+    )
+    # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
+    front = globals_ or block_size
+    parts = [full_rows[:, :front], inner, full_rows[:, front:]]
+    return jnp.concatenate(parts, axis=1)[:, :n]
+
+
+def _check_sizes(block_size: int, chunk_blocks: int | None, num_globals: int) -> None:
+    if block_size < 1 or (chunk_blocks is not None and chunk_blocks < 1):
+        raise ValueError(
+            f"block_size is {block_size} and chunk_blocks {chunk_blocks}; expected at "
+            "least 1"
+        )
+    if num_globals < 0:
+        raise ValueError(f"num_globals is {num_globals}; expected 0 or more")
+
+
+def _check_random_blocks(shape, h: int, n: int, block_size: int, num_globals: int):
+    drawing = drawing_blocks(n, block_size, num_globals)
+    if len(shape) != 3 or shape[:2] not in ((1, drawing), (h, drawing)):
+        after = f" after {num_globals} global ones" if num_globals else ""
+        raise ValueError(
+            f"random_blocks has shape {shape}, expected ({h} or 1, {drawing}, r) for "
+            f"{n} tokens in blocks of {block_size}{after}"
+        )
+
+
+def _full_rows(rows, ids: Array, num_globals: int, block_size: int, **options) -> Array:
+    """Rows that see everything: `[b, globals, h, d]`, or `[b, 2s, h, d]` of both ends.
+
+    Of a single block, `[b, s, h, d]`.
+    """
 
     def seers(x):
-        """Of `[b, places, ...]`, those that see everything."""
-        return x[:, :globals_] if globals_ else _ends(x, block_size)
+        return x[:, :num_globals] if num_globals else _ends(x, block_size)
 
     tokens = of_examples(ids)
-    # [b, globals, h, d], or of both ends [b, 2s, h, d] (one block: [b, s, h, d]).
-    full_rows = full.some_rows(
+    options["dropout"] = options["dropout"].stream(1)
+    return full.some_rows(
         seers(rows[0]),
         *rows[1:],
         jax.tree.map(seers, tokens),
         tokens,
         causal=False,
-        scale=scale,
-        dropout=dropout.stream(1),
-        shards=shards,
         shard=SequenceShard(),
+        **options,
     )
-    # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
-    front = globals_ or block_size
-    return jnp.concatenate([full_rows[:, :front], inner, full_rows[:, front:]], axis=1)[
-        :, :n
-    ]
 
 
 def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:

@@ -84,10 +84,10 @@ def check_choices(duplicates: str, rounding: str) -> None:
 
 
 def unit_keys(query_key: jax.Array) -> jax.Array:
-    """Keys of shared queries and keys: of length 1, so that scores are cosines times
-    the query's length.
+    """`[..., d]` -> the same of length 1: keys of shared queries and keys.
 
-    As in trax and transformers, with 1e-6 beside the mean square.
+    Scores are then cosines times the query's length. As in trax and transformers,
+    with 1e-6 beside the mean square.
     """
     # Squares are summed in float32 whatever the rows are.
     x = query_key.astype(jnp.promote_types(query_key.dtype, jnp.float32))
@@ -148,20 +148,7 @@ def attend(
     b, n, h, _ = query_key.shape
     whole = n <= look.chunk_length
     if not whole:
-        if buckets is None or buckets.ndim != 4:
-            got = None if buckets is None else buckets.shape
-            raise ValueError(f"buckets are {got}, expected shape {(b, h, 'rounds', n)}")
-        if buckets.shape[:2] != (b, h) or buckets.shape[3] != n:
-            raise ValueError(
-                f"buckets have shape {buckets.shape}, expected {(b, h, 'rounds', n)}"
-            )
-        # One bucket more for padding: `sort_by_bucket` sorts numbers below this.
-        largest = (num_buckets + 1) * look.padded(n)
-        if largest >= 2**31:
-            raise ValueError(
-                f"num_buckets {num_buckets} and length {n} are too large to be sorted "
-                "by 32-bit numbers; take fewer buckets"
-            )
+        _check_buckets(buckets, (b, h, n), num_buckets, look)
     return _attend(
         query_key,
         unit_keys(query_key),
@@ -181,6 +168,23 @@ def attend(
         chunks_at_once=chunks_at_once,
         shards=shards,
     )
+
+
+def _check_buckets(buckets, sizes, num_buckets: int, look: ChunkNeighbors) -> None:
+    b, h, n = sizes
+    if buckets is None or buckets.ndim != 4:
+        got = None if buckets is None else buckets.shape
+        raise ValueError(f"buckets are {got}, expected shape {(b, h, 'rounds', n)}")
+    if buckets.shape[:2] != (b, h) or buckets.shape[3] != n:
+        raise ValueError(
+            f"buckets have shape {buckets.shape}, expected {(b, h, 'rounds', n)}"
+        )
+    # One bucket more for padding: `sort_by_bucket` sorts numbers below this.
+    if (num_buckets + 1) * look.padded(n) >= 2**31:
+        raise ValueError(
+            f"num_buckets {num_buckets} and length {n} are too large to be sorted "
+            "by 32-bit numbers; take fewer buckets"
+        )
 
 
 def local(
@@ -265,7 +269,7 @@ def sort_by_bucket(
 
 
 def inverse(order: jax.Array) -> jax.Array:
-    """The place of each token: the inverse of permutations along the last axis."""
+    """int32 `[..., n]`, the rank of each token: the inverse of permutations of n."""
     position = jax.lax.broadcasted_iota(jnp.int32, order.shape, order.ndim - 1)
 
     def by_scatter(order, position):

@@ -79,7 +79,7 @@ class Pool(NamedTuple):
     multiple: int = 1
 
     def count(self, length: int | Array) -> int | Array:
-        """Averages of texts that are so long."""
+        """Averages of texts of `length` tokens: an int, or int of the same shape."""
         length = -(-length // self.multiple) * self.multiple
         count = (length + 2 * self.padding - self.kernel) // self.stride + 1
         return max(count, 1) if isinstance(count, int) else jnp.maximum(count, 1)

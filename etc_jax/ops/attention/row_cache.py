@@ -103,13 +103,13 @@ def put(x: Array, row: Array, now: Newest) -> Array:
 
 
 def take(x: Array, at: tuple[Array | int, ...], dtype) -> Array:
-    """Rows of a cache, as numbers of the dtype that they had."""
+    """Rows `[..., d]` of a cache at indices of its first axes, in their own `dtype`."""
     rows = x.at[at].get(mode="promise_in_bounds")
     return rows if rows.dtype == dtype else jax.lax.bitcast_convert_type(rows, dtype)
 
 
 def bits(x: Array) -> Array:
-    """What a cache holds of rows: of numbers of 16 bits, an integer of the same bits.
+    """What a cache holds of rows, of their shape: numbers of 16 bits as integers.
 
     XLA on CPU has no such numbers, and to write one row would turn the whole cache into
     float32 and back.

@@ -11,6 +11,7 @@ whole sequence, by projections of its own. Windows may be dilated, by heads, and
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -108,6 +109,29 @@ class _Sizes(NamedTuple):
     shards: int
 
 
+class _Arrays(NamedTuple):
+    """What is attended to, of the sequence or of a device's part of it.
+
+    Attributes:
+      query, key, value: `[b, n, h, d]`.
+      globals_: see `attend`.
+      tokens, side: of the sequence, and of the keys that all tokens see.
+      side_rows: keys and values of these, `[b, g, h, d]`; () if there are none.
+      offsets: see `attend`.
+      biases: None: there are none.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    globals_: Globals | None
+    tokens: Tokens
+    side: Tokens | None
+    side_rows: tuple[Array, ...]
+    offsets: LabelTable | None
+    biases: _Biases | None
+
+
 class _Choices(NamedTuple):
     """What was asked for, the same on every device; see `attend`."""
 
@@ -195,16 +219,11 @@ def attend(
         _check_beside(beside, query.shape, globals_, bias)
         beside = beside if beside.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
-    problem = None
-    if offsets is not None or bias is not None:
-        problem = "offsets have labels or biases"
-    elif any(mesh_axes) and set(dilation) != {1}:
-        problem = "dilated windows are split over devices"
+    problem = _kernel_problem(dilation, offsets, bias, mesh_axes)
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.use_kernels(implementation, query, problem, **split)
-    b, n, h, d = query.shape
-    if scale is None:
-        scale = d**-0.5
+    b, n, _, d = query.shape
+    scale = d**-0.5 if scale is None else scale
     if not n:
         return query
     if example_ids is None:
@@ -226,26 +245,33 @@ def attend(
             dropout=dropout,
         )
     tokens, side = _tokens(example_ids, globals_)
+    # Keys and values that all tokens see beside their windows: [b, g, h, d], twice.
     side_rows = ()
     if beside is not None:
-        side_rows = beside[:2]
-        side = _all_see(beside.example_ids)
+        side_rows, side = beside[:2], _all_see(beside.example_ids)
     if globals_ is not None:
-        # Keys that all tokens see beside their windows: [b, n, h, d] -> [b, g, h, d].
-        side_rows = tuple(
-            _rows_at(x, globals_.index, sequence_axis) for x in (key, value)
-        )
+        index = globals_.index
+        side_rows = tuple(_rows_at(x, index, sequence_axis) for x in (key, value))
     biases = None
     if bias is not None:
         reach = min(radius, n - 1)
         biases = _Biases.make(bias, reach, dilation, n, globals_, beside)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    by = mesh_axes if kernels else None
-    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, by)
-    arrays = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
+    kernel_axes = mesh_axes if kernels else None
+    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, kernel_axes)
+    inputs = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
-        return _attend(*arrays, choices, SequenceShard())
-    return _split(sequence_axis, arrays, choices)
+        return _attend(_Arrays(*inputs), choices, SequenceShard())
+    return _split(sequence_axis, _Arrays(*inputs), choices)
+
+
+def _kernel_problem(dilation, offsets, bias, mesh_axes: MeshAxes) -> str | None:
+    """Why kernels cannot do it; None: they can."""
+    if offsets is not None or bias is not None:
+        return "offsets have labels or biases"
+    if any(mesh_axes) and set(dilation) != {1}:
+        return "dilated windows are split over devices"
+    return None
 
 
 def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
@@ -285,21 +311,38 @@ def _rows_at(x: Array, index: Array, axis_name: str | None) -> Array:
     return rows.reshape(*rows.shape[:2], *x.shape[2:])
 
 
-def _attend(
-    query,
-    key,
-    value,
-    globals_,
-    tokens,
-    side,
-    side_rows,
-    offsets,
-    biases,
-    choices: _Choices,
-    shard: SequenceShard,
-) -> Array:
+def _attend(x: _Arrays, choices: _Choices, shard: SequenceShard) -> Array:
     """The tokens here, which are all or a device's part."""
-    dilation, dropout = choices.dilation, choices.dropout
+    out = _all_windows(x, choices, shard)
+    if x.globals_ is None:
+        return out
+    bias = None
+    if x.biases is not None:
+        # [b, n, h or 1, g] -> [b, h or 1, g, n].
+        bias = jnp.transpose(x.biases.of_globals, (0, 2, 3, 1))
+    # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
+    # which this one replaces.
+    global_rows = full.some_rows(
+        *x.globals_[1:],
+        x.side,
+        x.tokens,
+        causal=choices.causal,
+        bias=bias,
+        scale=choices.scale,
+        dropout=choices.dropout,
+        shards=choices.sizes.shards,
+        shard=shard,
+    )
+    n = x.query.shape[1]
+    index = x.side.position - shard.first(n)
+    # Not real, or of another device: after the last place, where nothing is set.
+    is_local = (index >= 0) & (index < n) & (x.side.example > 0)
+    return _with_rows(out, jnp.where(is_local, index, n), global_rows)
+
+
+def _all_windows(x: _Arrays, choices: _Choices, shard: SequenceShard) -> Array:
+    """`[b, n, h, d]`: the windows of all heads, by their dilations."""
+    dilation = choices.dilation
     # Heads side by side with windows of one dilation: (dilation, first, end).
     runs, start = [], 0
     for step, same in itertools.groupby(dilation):
@@ -310,64 +353,33 @@ def _attend(
     for stream, step in enumerate(dict.fromkeys(dilation)):
         of_step = [(start, stop) for of, start, stop in runs if of == step]
 
-        def of_heads(x, of_step=of_step):
-            if x.shape[2] == 1 < len(dilation):
-                return x  # of all heads
+        def of_heads(a, of_step=of_step):
+            if a.shape[2] == 1 < len(dilation):
+                return a  # of all heads
             # Slices, not a gather, which XLA cannot split over heads beside two other
             # axes.
-            return _joined([x[:, :, start:stop] for start, stop in of_step])
+            return _joined([a[:, :, start:stop] for start, stop in of_step])
 
         # [2r + 1, h, ...]: with one axis in front, heads are axis 2 here too.
-        table = jax.tree.map(lambda x, f=of_heads: f(x[None])[0], offsets)
+        table = jax.tree.map(lambda a, f=of_heads: f(a[None])[0], x.offsets)
         bias = None
-        if biases is not None:
+        if x.biases is not None:
             # [1, 1, h or 1, 2 * reach + 1], and rows are [b or 1, m, h or 1, g].
-            windows = biases.windows[stream][None, None]
-            bias = RowBias(of_heads(windows), biases.to_globals)
-            if bias.side is not None:
-                rows = of_heads(bias.side.rows)
-                bias = bias._replace(side=bias.side._replace(rows=rows))
-        out = _windows(
-            *map(of_heads, (query, key, value)),
-            tuple(map(of_heads, side_rows)),
-            tokens,
-            side,
-            table,
-            bias,
-            step,
-            choices._replace(dropout=dropout.stream(stream + 1)),
-            shard,
-        )
+            bias = RowBias(of_heads(x.biases.windows[stream][None, None]), None)
+            if (to_globals := x.biases.to_globals) is not None:
+                to_globals = to_globals._replace(rows=of_heads(to_globals.rows))
+                bias = bias._replace(side=to_globals)
+        dropout = choices.dropout.stream(stream + 1)
+        query, key, value, *side_rows = map(of_heads, (*x[:3], *x.side_rows))
+        part = x._replace(query=query, key=key, value=value, offsets=table)
+        part = part._replace(side_rows=tuple(side_rows))
+        out = _windows(part, bias, step, choices._replace(dropout=dropout), shard)
         # Their runs are side by side in `out`; each goes back to its place.
         done = 0
         for start, stop in of_step:
             parts[start] = out[:, :, done : done + stop - start]
             done += stop - start
-    out = _joined([parts[start] for _, start, _ in runs])
-    if globals_ is None:
-        return out
-    bias = None
-    if biases is not None:
-        # [b, n, h or 1, g] -> [b, h or 1, g, n].
-        bias = jnp.transpose(biases.of_globals, (0, 2, 3, 1))
-    # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
-    # which this one replaces.
-    global_rows = full.some_rows(
-        *globals_[1:],
-        side,
-        tokens,
-        causal=choices.causal,
-        bias=bias,
-        scale=choices.scale,
-        dropout=dropout,
-        shards=choices.sizes.shards,
-        shard=shard,
-    )
-    n = query.shape[1]
-    index = side.position - shard.first(n)
-    # Not real, or of another device: after the last place, where nothing is set.
-    is_local = (index >= 0) & (index < n) & (side.example > 0)
-    return _with_rows(out, jnp.where(is_local, index, n), global_rows)
+    return _joined([parts[start] for _, start, _ in runs])
 
 
 def _joined(heads: list[Array]) -> Array:
@@ -402,22 +414,17 @@ def _unfold(x: Array, step: int, n: int) -> Array:
 
 
 def _windows(
-    query,
-    key,
-    value,
-    side_rows,
-    tokens,
-    side,
-    table,
-    bias,
+    x: _Arrays,
+    bias: RowBias | None,
     step: int,
     choices: _Choices,
     shard: SequenceShard,
 ) -> Array:
-    """Windows of one dilation and the global keys."""
+    """Windows of one dilation and the global keys, of the heads that have it."""
+    query, key, value, _, tokens, side, side_rows, table, _ = x
     dropout = choices.dropout
-    total = -(-shard.total(query.shape[1]) // step)
     whole = query.shape[1]
+    total = -(-shard.total(whole) // step)
     # Folded, windows are dense: [b, n, h, d] -> [b * step, n / step, h, d], which are
     # b and n below. Padding has example 0.
     query, key, value = (_fold(x, step) for x in (query, key, value))
@@ -493,79 +500,44 @@ def _by_label(x: Array, radius: int) -> Array:
     return jnp.concatenate([x[radius:], x[:radius][::-1]])
 
 
-def _split(axis_name: str, arrays, choices: _Choices) -> Array:
+def _split(axis_name: str, x: _Arrays, choices: _Choices) -> Array:
     """`_attend` on each device's part of the sequence."""
-    query, key, value, globals_, tokens, side, side_rows, offsets, biases = arrays
-    n = query.shape[1]
-    ways = sequence.size(axis_name)
-    multiple = ways
-    for step in set(choices.dilation):
-        # Each device has whole steps, so that places a step apart stay so.
-        multiple *= step
+    n = x.query.shape[1]
     shard = SequenceShard(axis_name, n)
-
-    def padded(x):
-        return sequence.pad_to_multiple(x, 1, multiple)
-
     long, everywhere = jax.P(None, axis_name), jax.P()
-    global_specs = None
-    if globals_ is not None:
-        globals_ = globals_._replace(
-            key=padded(globals_.key), value=padded(globals_.value)
-        )
+    global_specs = bias_specs = None
+    if x.globals_ is not None:
         # Global queries are few, so each device has them all; of their keys, a part.
         global_specs = Globals(everywhere, everywhere, long, long)
-    in_specs = (long, long, long, global_specs, long, everywhere, everywhere)
-    bias_specs = None
-    if biases is not None:
-        to_globals = biases.to_globals
-        if to_globals is not None:
-            index = padded(to_globals.index)
-            to_globals = to_globals._replace(index=index)
-        biases = biases._replace(
-            to_globals=to_globals, of_globals=jax.tree.map(padded, biases.of_globals)
-        )
+    if x.biases is not None:
         # Rows are read by number, so that each device has all of them.
-        bias_specs = _Biases(everywhere, SideBias(everywhere, long), long)
-        if to_globals is None:
-            bias_specs = bias_specs._replace(to_globals=everywhere)
+        rows = None if x.biases.to_globals is None else SideBias(everywhere, long)
+        bias_specs = _Biases(everywhere, rows, long)
+    specs = _Arrays(
+        *(long, long, long, global_specs, long),
+        *(everywhere, everywhere, everywhere, bias_specs),
+    )
+    # Each device has whole steps, so that places a step apart stay so.
+    multiple = sequence.size(axis_name) * math.prod(set(choices.dilation))
 
-    if not side_rows:
+    def pad(spec, part):
+        if spec != long:
+            return part
+        return jax.tree.map(lambda a: sequence.pad_to_multiple(a, 1, multiple), part)
+
+    x = jax.tree.map(pad, specs, x, is_leaf=lambda spec: isinstance(spec, jax.P))
+    if not x.side_rows:
         # Made inside: XLA of jax 0.11 ends the process at arrays without elements here.
-        side = None
+        x = x._replace(side=None)
 
-    def body(
-        query, key, value, globals_, tokens, side, side_rows, offsets, biases, rng
-    ):
-        return _attend(
-            query,
-            key,
-            value,
-            globals_,
-            tokens,
-            _no_tokens(len(query)) if side is None else side,
-            side_rows,
-            offsets,
-            biases,
-            choices._replace(dropout=choices.dropout._replace(rng=rng)),
-            shard,
-        )
+    def body(x, rng):
+        if x.side is None:
+            x = x._replace(side=_no_tokens(len(x.query)))
+        dropout = choices.dropout._replace(rng=rng)
+        return _attend(x, choices._replace(dropout=dropout), shard)
 
-    body = sequence.split(
-        body, axis_name, (*in_specs, everywhere, bias_specs, everywhere), long
-    )
-    tokens = jax.tree.map(padded, tokens)
-    out = body(
-        *map(padded, (query, key, value)),
-        globals_,
-        tokens,
-        side,
-        side_rows,
-        offsets,
-        biases,
-        choices.dropout.rng,
-    )
-    return out[:, :n]
+    body = sequence.split(body, axis_name, (specs, everywhere), long)
+    return body(x, choices.dropout.rng)[:, :n]
 
 
 def _check_beside(beside: Beside, shape, globals_, bias) -> None:

@@ -11,10 +11,10 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.families.bert import BertWeights
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles
-from etc_jax.models.encoder.body import (
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
-    EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
 )

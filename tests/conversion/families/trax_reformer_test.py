@@ -335,7 +335,7 @@ def test_a_nest_without_an_end_is_refused(params):
 CONFIG_FILE = """
 import dataclasses
 from etc_jax import config as config_lib
-from etc_jax.models.reformer.body import ReformerConfig
+from etc_jax.models.reformer.config import ReformerConfig
 
 
 def get_config(arg=""):

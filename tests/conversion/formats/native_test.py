@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from etc_jax.base import whole_files
 from etc_jax.conversion.formats import native, safetensors_io
-from etc_jax.models.etc.body import EtcConfig
+from etc_jax.models.etc.config import EtcConfig
 
 CONFIG = EtcConfig(vocab_size=11, max_distance=3, num_labels=12, parent_labels=(10, 11))
 NAN = np.array([0x7FC12345], np.uint32).view(np.float32)  # a NaN with a message

@@ -11,10 +11,10 @@ from random_params import drawn
 from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.surgery.extend import Extension, extend
 from etc_jax.conversion.surgery.extend_parts import long_positions
-from etc_jax.models.encoder.body import (
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
-    EncoderForMaskedLm,
     LongformerConfig,
     RobertaConfig,
 )

@@ -11,12 +11,8 @@ from random_params import drawn
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.families import encoder as conversion, encoder_decoder
 from etc_jax.conversion.surgery.grow import grow
-from etc_jax.models.encoder.body import (
-    BertConfig,
-    EncoderForMaskedLm,
-    LongformerConfig,
-    RobertaConfig,
-)
+from etc_jax.models.encoder.body import EncoderForMaskedLm
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig, RobertaConfig
 from etc_jax.models.encoder.heads import EncoderForLabels
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import BartConfig, T5Config

@@ -8,7 +8,7 @@ from mean_loss import loss_of
 
 from etc_jax.config.kinds import section_of
 from etc_jax.models import useful_flops
-from etc_jax.models.encoder.body import (
+from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
     LongformerConfig,

@@ -10,7 +10,7 @@ from mean_loss import loss_of
 
 from etc_jax import sharding
 from etc_jax.config.kinds import section_of
-from etc_jax.models.encoder.body import BertConfig, LongformerConfig
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.models.encoder.heads import EncoderWithoutHead
 from etc_jax.models.encoder.multihop import EvidenceLogits
 from etc_jax.models.reformer.config import ReformerConfig

@@ -9,7 +9,7 @@ from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax.config.kinds import section_of
-from etc_jax.models.encoder.body import BertConfig, LongformerConfig
+from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.losses.coreference import marginal_loss, mention_loss
 

@@ -100,7 +100,7 @@ def forward(options: Options, inputs: Inputs) -> tuple[Array, Array]:
 def row_gradients(
     options: Options, inputs: Inputs, of_rows: OfRows
 ) -> tuple[Array, Array | None]:
-    """Gradients of (query, t)."""
+    """Gradients of the query `[b, n, h, d]` and of `t` `[b, h, n, V]`, or None."""
     more = {
         "d_output": (of_rows.d_output, _block),
         "lse": (of_rows.lse, _block_of_head),
@@ -164,7 +164,7 @@ def _of_rows(options: Options, inputs: Inputs, kernel, more, outputs) -> dict:
 def key_gradients(
     options: Options, inputs: Inputs, of_rows: OfRows, number: int
 ) -> tuple[Array, Array]:
-    """Gradients of keys and values of one piece, by its number."""
+    """Gradients of keys and values of piece `number`, `[b, k, h, d]` each."""
     (key, value), ints = inputs.arrays[number], inputs.pieces[number]
     piece = options.pieces[number]
     b, n, h, _ = inputs.query.shape

@@ -73,13 +73,6 @@ def attend(
         )
 
     dropouts = Rows(*dropout.split())
-    return Rows(
-        rows(query.long, tokens.long, tables.long, dropouts.long, "l2l", "l2g"),
-        rows(
-            query.global_,
-            tokens.global_,
-            tables.global_,
-            dropouts.global_,
-            *("g2g", "g2l"),
-        ),
-    )
+    names = Rows(("l2l", "l2g"), ("g2g", "g2l"))
+    sides = zip(query, tokens, tables, dropouts, names, strict=True)
+    return Rows(*(rows(*side, *names) for *side, names in sides))

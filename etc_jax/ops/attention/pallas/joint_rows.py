@@ -101,9 +101,7 @@ def _attend(options: Options, inputs: Inputs) -> Array:
 
 
 def _vjp_forward(options: Options, inputs: Inputs):
-    output, lse = calls.forward(options, inputs)
-    output = checkpoint_name(output, "attention")
-    lse = checkpoint_name(lse, "attention")
+    output, lse = checkpoint_name(calls.forward(options, inputs), "attention")
     return output, (inputs, output, lse)
 
 

@@ -59,7 +59,14 @@ def blocks_first(x: Array, size: int) -> Array:
 
 
 def blocks_at_once(query: Array, size: int, keys: int, shards: int) -> int:
-    """Blocks of queries whose logits have as many bytes as a step should; 1 or more."""
+    """Blocks of queries whose logits have as many bytes as a step should; 1 or more.
+
+    Args:
+      query: `[b, n, h, d]`.
+      size: queries of a block.
+      keys: that each of them sees.
+      shards: devices that batch and heads are split over.
+    """
     b, n, h, _ = query.shape
     logits = 4 * -(-b * h // shards) * size * keys
     most = max(1, blocking.step_bytes() // logits)

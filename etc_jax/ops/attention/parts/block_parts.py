@@ -37,7 +37,7 @@ class BlockOptions(SoftmaxOptions):
     common: tuple[int, ...]
 
     def start(self, index) -> Array:
-        """The first block of a step."""
+        """int scalar, the first block of a step."""
         return self.first + index * self.chunk_blocks
 
 
@@ -71,7 +71,7 @@ class KeyGroup(NamedTuple):
 
 
 def blocked(x: Array, size: int, axis: int) -> Array:
-    """Splits an axis of whole blocks in two."""
+    """`[..., blocks * size, ...]` -> `[..., blocks, size, ...]`, at `axis`."""
     return blocking.blocks(x, x.shape[axis] // size, axis)
 
 

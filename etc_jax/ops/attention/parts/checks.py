@@ -78,7 +78,7 @@ def check_rows(
 
 
 def check_one_length(query: jax.Array, key: jax.Array) -> None:
-    """Raises ValueError if queries and keys are not of one sequence."""
+    """Raises ValueError unless `[b, n, h, d]` queries and keys have one n."""
     if query.shape[1] != key.shape[1]:
         raise ValueError(
             f"there are {query.shape[1]} queries and {key.shape[1]} keys; this "

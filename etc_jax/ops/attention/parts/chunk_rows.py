@@ -110,7 +110,7 @@ class Order(NamedTuple):
         ]
 
     def summed(self, x: Array) -> Array:
-        """The transpose of `sorted`."""
+        """By place `[b, h, places, ...]` -> by token: the transpose of `sorted`."""
         return sum(self.unsorted(x))
 
 

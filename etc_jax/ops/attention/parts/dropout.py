@@ -54,7 +54,7 @@ class Dropout(NamedTuple):
         return Draws(self.rng, jnp.asarray(first_block, jnp.int32))
 
     def dense(self) -> Callable[[Array], Array] | None:
-        """A function of probabilities for the oracle."""
+        """A function of probabilities `[b, h, q, k]` for the oracle; None: none."""
         if self.rng is None:
             return None
         return lambda p: p * dropout_factors(self.rng, self.rate, p.shape, p.dtype)

@@ -47,7 +47,10 @@ def of_examples(ids: Array) -> Tokens:
 
 
 def same_example(query: Tokens, key: Tokens, causal: bool) -> Array:
-    """Broadcast: both are of one example, and the key is not after if `causal`."""
+    """bool, of the shape that both broadcast to: whether a query sees a key.
+
+    They are of one example, and if `causal` the key is not after the query.
+    """
     seen = (query.example == key.example) & (key.example > 0)
     return seen & (key.position <= query.position) if causal else seen
 

@@ -9,13 +9,16 @@ recomputes them from the saved log-sum-exp.
 """
 
 import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from etc_jax.base.types import LabelTable
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.bias import RowBias, SideBias, summed_to
+from etc_jax.ops.attention.parts.dropout import Draws
 from etc_jax.ops.attention.parts.softmax import (
     SoftmaxOptions,
     accumulation_dtype,
@@ -174,125 +177,150 @@ def long_rows(
 
 
 def _vjp_forward(options, *inputs):
-    output, lse = _forward(options, *inputs)
-    output = checkpoint_name(output, "attention")
-    lse = checkpoint_name(lse, "attention")
+    output, lse = checkpoint_name(_forward(options, *inputs), "attention")
     return output, (inputs, output, lse)
+
+
+class _Inputs(NamedTuple):
+    """The arguments of `long_rows` after its options."""
+
+    query: Array
+    key: Array
+    value: Array
+    side_key: Array
+    side_value: Array
+    table: LabelTable | None
+    bias: RowBias | None
+    pairs: Any
+    draws: Draws | None
+
+
+def _no_gradients(x: _Inputs, dtype) -> dict[str, Array]:
+    """Zeros for the sums over chunks: all gradients but that of the queries."""
+    zeros = {
+        name: jnp.zeros(getattr(x, name).shape, dtype)
+        for name in ("key", "value", "side_key", "side_value")
+    }
+    if x.table is not None:
+        zeros["embedding"] = jnp.zeros(x.table.embedding.shape, dtype)
+        zeros["label_bias"] = jnp.zeros(x.table.bias.shape, dtype)
+    if x.bias is not None:
+        # The batch is summed at last, so that its devices do it once.
+        zeros["bias"] = jnp.zeros((*x.query.shape[:2], x.bias.window.shape[-1]), dtype)
+        if x.bias.side is not None:
+            zeros["side_bias"] = x.bias.side.no_gradient(dtype)
+    return zeros
+
+
+def _add_chunk(options, x: _Inputs, rows, totals: dict[str, Array], index):
+    """(sums with the gradients of one chunk, that of its queries `[b, h, C, q, d]`).
+
+    Args:
+      options: static choices.
+      x: the inputs.
+      rows: (output, log-sum-exp, gradient of the output), `[b, h, n, ...]` each.
+      totals: of `_no_gradients`, with those of the chunks before.
+      index: of the chunk.
+    """
+    dtype = accumulation_dtype(x.query.dtype)
+    start, q, k, v = _chunk(options, x.pairs, index, x[:3])
+    parts = _logits(options, x.pairs, start, q, k, x.side_key, x.table, x.bias, dtype)
+    factors = _factors(options, x.draws, index, parts, dtype)
+    size = options.chunk_blocks * options.block_size
+    output, lse, do = (
+        blocking.blocks(blocking.slice_axis(a, start, size, 2), options.chunk_blocks, 2)
+        for a in rows
+    )
+    # [b, h, C, q] -> [b, h, C, 1, q], a row beside the keys.
+    lse, delta = lse[..., None, :], row_deltas(output, do, dtype)
+
+    # (p after dropout, ds), [b, h, C, w or g, q].
+    def part_gradients(i, to_weights, values):
+        dp = dot(to_weights, values, do, dtype)
+        logits = parts[i][0]
+        return score_gradients(logits, lse, factors[i], dp, delta, options.scale)
+
+    def add_window(name, equation, weights, values):
+        # [b, h, C, w, d], summed where the windows overlap.
+        windows = dot(equation, weights, values, dtype)
+        return blocking.add_windows(totals[name], windows, options.block_size, start, 2)
+
+    totals = dict(totals)
+    p, ds = part_gradients(0, "bhcwd,bhcqd->bhcwq", v)
+    totals["value"] = add_window("value", "bhcwq,bhcqd->bhcwd", p, do)
+    totals["key"] = add_window("key", "bhcwq,bhcqd->bhcwd", ds, q)
+    dq = dot("bhcwq,bhcwd->bhcqd", ds, k, dtype)
+    scores = [ds]
+    if len(parts) > 1:
+        p, ds = part_gradients(1, "bhgd,bhcqd->bhcgq", x.side_value)
+        totals["side_value"] += dot("bhcgq,bhcqd->bhgd", p, do, dtype)
+        totals["side_key"] += dot("bhcgq,bhcqd->bhgd", ds, q, dtype)
+        dq += dot("bhcgq,bhgd->bhcqd", ds, x.side_key, dtype)
+        scores.append(ds)
+    if x.table is not None:
+        totals, of_labels = _add_labels(x.table, parts, totals, q, scores, dtype)
+        dq += of_labels
+    if x.bias is not None:
+        totals = _add_biases(x.bias, totals, scores, start)
+    return totals, dq.astype(x.query.dtype)
+
+
+def _add_labels(table: LabelTable, parts, totals, q, scores, dtype):
+    """(sums with the gradient of the label table, that of the queries by labels)."""
+    # Both parts read one table: [b, h, C, V, q].
+    dt = sum(
+        labels.gradient(ds, table.bias.shape[0])
+        for ds, (_, labels) in zip(scores, parts, strict=True)
+        if labels is not None
+    )
+    embedding = totals["embedding"] + dot("bhcvq,bhcqd->vhd", dt, q, dtype)
+    # [b, h, C, V, q] -> [h, V] -> [V, h].
+    bias = totals["label_bias"] + jnp.sum(dt, axis=(0, 2, 4)).T
+    of_queries = dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
+    return totals | {"embedding": embedding, "label_bias": bias}, of_queries
+
+
+def _add_biases(bias: RowBias, totals, scores, start):
+    """Sums with the gradients of the biases of windows and of the keys beside."""
+    # All blocks have the same window bias: [b, h, C, w, q] -> [b, h, w, q].
+    window = bias.window_gradient(scores[0].sum(axis=2))
+    totals = totals | {"bias": totals["bias"] + window}
+    if bias.side is not None:
+        # [b, h, C, g, q] -> [b, h, g, C * q].
+        ds = blocking.unblock(jnp.moveaxis(scores[1], 3, 2), 3)
+        totals["side_bias"] = bias.side.add_gradient(totals["side_bias"], ds, start)
+    return totals
 
 
 def _vjp_backward(options, saved, d_output):
     inputs, output, lse = saved
-    query, key, value, side_key, side_value, table, bias, pairs, draws = inputs
-    dtype = accumulation_dtype(query.dtype)
-    has_side = side_key.shape[2] > 0
-    size = options.chunk_blocks * options.block_size
-
-    def rows(x, start):
-        part = blocking.slice_axis(x, start, size, 2)
-        return blocking.blocks(part, options.chunk_blocks, 2)
-
-    def add_window(total, windows, start):
-        return blocking.add_windows(total, windows, options.block_size, start, 2)
-
-    def body(carry, index):
-        start, q, k, v = _chunk(options, pairs, index, (query, key, value))
-        parts = _logits(options, pairs, start, q, k, side_key, table, bias, dtype)
-        factors = _factors(options, draws, index, parts, dtype)
-        do = rows(d_output, start)
-        # [b, h, C, q] -> [b, h, C, 1, q], a row beside the keys.
-        row_lse = rows(lse, start)[..., None, :]
-        row_delta = row_deltas(rows(output, start), do, dtype)
-
-        # (p after dropout, ds), [b, h, C, w or g, q].
-        def part_gradients(part, factor, to_weights, values):
-            dp = dot(to_weights, values, do, dtype)
-            return score_gradients(
-                part[0], row_lse, factor, dp, row_delta, options.scale
-            )
-
-        p, ds = part_gradients(parts[0], factors[0], "bhcwd,bhcqd->bhcwq", v)
-        carry = dict(carry)
-        # [b, h, C, w, d], summed where the windows overlap.
-        carry["value"] = add_window(
-            carry["value"], dot("bhcwq,bhcqd->bhcwd", p, do, dtype), start
+    x = _Inputs(*inputs)
+    zeros = _no_gradients(x, accumulation_dtype(x.query.dtype))
+    add = functools.partial(_add_chunk, options, x, (output, lse, d_output))
+    total, dq = blocking.each_step(add, zeros, _count(options, x.query))
+    d_table = d_bias = None
+    if x.table is not None:
+        d_table = type(x.table)(
+            total["embedding"].astype(x.table.embedding.dtype),
+            total["label_bias"].astype(x.table.bias.dtype),
         )
-        carry["key"] = add_window(
-            carry["key"], dot("bhcwq,bhcqd->bhcwd", ds, q, dtype), start
-        )
-        dq = dot("bhcwq,bhcwd->bhcqd", ds, k, dtype)
-        blocks_ds = [ds]
-        if has_side:
-            p, ds = part_gradients(
-                parts[1], factors[1], "bhgd,bhcqd->bhcgq", side_value
-            )
-            carry["side_value"] += dot("bhcgq,bhcqd->bhgd", p, do, dtype)
-            carry["side_key"] += dot("bhcgq,bhcqd->bhgd", ds, q, dtype)
-            dq += dot("bhcgq,bhgd->bhcqd", ds, side_key, dtype)
-            blocks_ds.append(ds)
-        if table is not None:
-            # Both parts read one table: [b, h, C, V, q].
-            dt = sum(
-                labels.gradient(block, table.bias.shape[0])
-                for block, (_, labels) in zip(blocks_ds, parts, strict=True)
-                if labels is not None
-            )
-            carry["embedding"] += dot("bhcvq,bhcqd->vhd", dt, q, dtype)
-            # [b, h, C, V, q] -> [h, V] -> [V, h].
-            carry["label_bias"] += jnp.sum(dt, axis=(0, 2, 4)).T
-            dq += dot("bhcvq,vhd->bhcqd", dt, table.embedding.astype(q.dtype), dtype)
-        if bias is not None:
-            # All blocks have the same window bias: [b, h, C, w, q] -> [b, h, w, q].
-            carry["bias"] += bias.window_gradient(blocks_ds[0].sum(axis=2))
-            if bias.side is not None:
-                # [b, h, C, g, q] -> [b, h, g, C * q].
-                side = blocking.unblock(jnp.moveaxis(blocks_ds[1], 3, 2), 3)
-                carry["side_bias"] = bias.side.add_gradient(
-                    carry["side_bias"], side, start
-                )
-        return carry, dq.astype(query.dtype)
-
-    zeros = {
-        "key": jnp.zeros(key.shape, dtype),
-        "value": jnp.zeros(value.shape, dtype),
-        "side_key": jnp.zeros(side_key.shape, dtype),
-        "side_value": jnp.zeros(side_value.shape, dtype),
-    }
-    if table is not None:
-        zeros["embedding"] = jnp.zeros(table.embedding.shape, dtype)
-        zeros["label_bias"] = jnp.zeros(table.bias.shape, dtype)
-    if bias is not None:
-        # The batch is summed at last, so that its devices do it once.
-        zeros["bias"] = jnp.zeros((*query.shape[:2], bias.window.shape[-1]), dtype)
-        if bias.side is not None:
-            zeros["side_bias"] = bias.side.no_gradient(dtype)
-    total, dq = blocking.each_step(body, zeros, _count(options, query))
-    d_table = None
-    if table is not None:
-        d_table = type(table)(
-            total["embedding"].astype(table.embedding.dtype),
-            total["label_bias"].astype(table.bias.dtype),
-        )
-    d_bias = None
-    if bias is not None:
-        # `ds` is of the scores, before the scale; a bias is added after it.
-        side = None
-        if bias.side is not None:
-            rows_of = summed_to(total["side_bias"], bias.side.rows.shape)
-            rows_of = (rows_of / options.scale).astype(bias.side.rows.dtype)
-            side = SideBias(rows_of, None)
-        window = summed_to(total["bias"].sum(axis=0), bias.window.shape) / options.scale
-        d_bias = RowBias(window.astype(bias.window.dtype), side)
-    return (
-        blocking.join_steps(dq, 2),
-        total["key"].astype(key.dtype),
-        total["value"].astype(value.dtype),
-        total["side_key"].astype(side_key.dtype),
-        total["side_value"].astype(side_value.dtype),
-        d_table,
-        d_bias,
-        None,
-        None,
+    if x.bias is not None:
+        d_bias = _bias_gradient(options, x.bias, total)
+    of_keys = (
+        total[name].astype(getattr(x, name).dtype)
+        for name in ("key", "value", "side_key", "side_value")
     )
+    return (blocking.join_steps(dq, 2), *of_keys, d_table, d_bias, None, None)
+
+
+def _bias_gradient(options, bias: RowBias, total: dict[str, Array]) -> RowBias:
+    # `ds` is of the scores, before the scale; a bias is added after it.
+    side = None
+    if bias.side is not None:
+        rows = summed_to(total["side_bias"], bias.side.rows.shape) / options.scale
+        side = SideBias(rows.astype(bias.side.rows.dtype), None)
+    window = summed_to(total["bias"].sum(axis=0), bias.window.shape) / options.scale
+    return RowBias(window.astype(bias.window.dtype), side)
 
 
 long_rows.defvjp(_vjp_forward, _vjp_backward)

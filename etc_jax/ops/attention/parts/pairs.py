@@ -42,6 +42,8 @@ class ChosenLabels:
         return cls(tuple(_heads(label == v) for v in others), tuple(others), base)
 
     def logits(self, t: Array, witness: Array) -> Array:
+        """`[..., labels, q]` -> `[..., keys, q]`; `witness` of `materialised`."""
+
         def rows(t):
             # [..., keys or 1, q], and [..., 1, q] for each chosen label.
             return self.base.logits(t), [t[..., v, None, :] for v in self.values]
@@ -50,6 +52,7 @@ class ChosenLabels:
         return label_ops.choose(logits, chosen, self.masks)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
+        """`[..., keys, q]` -> `[..., labels, q]`: the transpose of `logits`."""
         return label_ops.choose_gradient(
             block, self.base, self.values, self.masks, num_labels
         )
@@ -63,10 +66,12 @@ class GivenLabels:
     label: Array
 
     def logits(self, t: Array, witness: Array) -> Array:
+        """`[..., labels, q]` -> `[..., keys, q]`."""
         del witness  # a gather is not fused anyway
         return label_ops.gather(t, self.label)
 
     def gradient(self, block: Array, num_labels: int) -> Array:
+        """`[..., keys, q]` -> `[..., labels, q]`: the transpose of `logits`."""
         return label_ops.gather_gradient(block, self.label, num_labels)
 
 
@@ -88,7 +93,7 @@ class SequenceShard:
     length: int | None = None
 
     def first(self, n: int) -> Array | int:
-        """Index of the first of the `n` tokens here."""
+        """int scalar, the index of the first of the `n` tokens here."""
         if self.axis_name is None:
             return 0
         return jax.lax.axis_index(self.axis_name) * n
@@ -98,13 +103,19 @@ class SequenceShard:
         return n if self.axis_name is None else self.length
 
     def around(self, arrays, radius: int, axis: int) -> tuple[Array, ...]:
-        """The arrays with `radius` places more on each side: neighbours or zeros."""
+        """Arrays `[..., n, ...]` with `radius` places more on each side of `axis`.
+
+        They are those of neighbours, or zeros where there is none.
+        """
         if self.axis_name is None:
             return tuple(blocking.pad_axis(x, axis, radius, radius) for x in arrays)
         return sequence.halo(arrays, radius, axis, self.axis_name)
 
     def once(self, mask: Array) -> Array:
-        """The mask on the first device; what all devices have must count once."""
+        """The mask, of its shape, on the first device; False on all others.
+
+        What all devices have must count once.
+        """
         if self.axis_name is None:
             return mask
         return mask & (jax.lax.axis_index(self.axis_name) == 0)

@@ -33,7 +33,10 @@ def accumulation_dtype(dtype) -> jnp.dtype:
 
 
 def dot(equation: str, a: jax.Array, b: jax.Array, dtype) -> jax.Array:
-    """einsum with sums in `dtype`; the wider operand is cast to the narrower type."""
+    """The einsum `equation` of both, with sums in `dtype`, which its result has.
+
+    The wider operand is cast to the narrower type.
+    """
     narrow = a.dtype if jnp.finfo(a.dtype).bits < jnp.finfo(b.dtype).bits else b.dtype
     return jnp.einsum(
         equation, a.astype(narrow), b.astype(narrow), preferred_element_type=dtype

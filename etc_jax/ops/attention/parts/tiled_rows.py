@@ -203,9 +203,7 @@ def tiled_rows(
 
 
 def _vjp_forward(options, *inputs):
-    output, lse = _forward(options, *inputs)
-    output = checkpoint_name(output, "attention")
-    lse = checkpoint_name(lse, "attention")
+    output, lse = checkpoint_name(_forward(options, *inputs), "attention")
     return output, (inputs, output, lse)
 
 
