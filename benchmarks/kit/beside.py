@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.kit import harness, machine, memory, report
+from benchmarks.kit import machine, memory, report
 from benchmarks.kit.compiled import Compiled
 from benchmarks.kit.harness import Floor, Side, WrongSideError
 from etc_jax.conversion import hugging_face
@@ -69,11 +69,13 @@ class Peers:
         parts, metrics = self.parts_fn(sizes)
         rows, floors = {}, []
         for part, sides in parts.items():
-            timings = harness.compare(
-                sides, reference=REFERENCE, tolerance=self.tolerance, **options
+            timings = report.compared(
+                f"{self.what(sizes)}, {part}",
+                sides,
+                reference=REFERENCE,
+                tolerance=self.tolerance,
+                **options,
             )
-            print(f"\n{self.what(sizes)}, {part}")
-            print(report.times_table(timings, REFERENCE), flush=True)
             rows[part] = report.timing_rows(timings)
             floors += self._floors(sizes, part, {t.name: t.ratio for t in timings})
         for name, value in metrics.items():

@@ -18,8 +18,8 @@ from collections.abc import (
 )
 from typing import Any
 
-from benchmarks.kit import machine
-from benchmarks.kit.harness import Floor, Timing
+from benchmarks.kit import harness, machine
+from benchmarks.kit.harness import Floor, Side, Timing
 from benchmarks.kit.memory import MIB
 from etc_jax.base.whole_files import write_whole
 from etc_jax.training.errors import RunError, UserError
@@ -71,6 +71,16 @@ def times_table(timings: Sequence[Timing], reference: str) -> str:
         for t in timings
     ]
     return table(head, rows)
+
+
+def compared(
+    title: str, sides: Sequence[Side], *, reference: str, **options: Any
+) -> list[Timing]:
+    """As `harness.compare`, printed."""
+    timings = harness.compare(sides, reference=reference, **options)
+    print(f"\n{title}")
+    print(times_table(timings, reference), flush=True)
+    return timings
 
 
 def memory_table(peaks: Mapping[str, Mapping[str, Any]], reference: str) -> str:

@@ -68,9 +68,7 @@ def measure(
         dataclasses.replace(side, name=name, oracle=None if i else side.oracle)
         for i, (side, name) in enumerate(zip(sides, names, strict=True))
     ]
-    timings = harness.compare(named, reference=first, **options)
-    print(f"\n{title}")
-    print(report.times_table(timings, first), flush=True)
+    timings = report.compared(title, named, reference=first, **options)
     peaks = {}
     if peak_fns:
         peaks = {n: peak_fn() for n, peak_fn in zip(names, peak_fns, strict=True)}

@@ -164,7 +164,7 @@ def attention_side(sizes: AttentionSizes) -> Side:
 def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
     """Builder for `memory.measure`: (run, metrics) of one attention layer."""
     step = attention_step(AttentionSizes(**sizes))
-    return step.run, {"xla_temp_bytes": step.temp_bytes}
+    return step.run, step.more
 
 
 def peak(sizes: AttentionSizes) -> dict[str, Any]:

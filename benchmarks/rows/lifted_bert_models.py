@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.kit import finetuning_runs
-from benchmarks.rows.structure_pretraining import NO_CPC
+from benchmarks.rows.structure_ablation import NO_CPC
 from etc_jax import config as config_lib
 from etc_jax.config import Config
 from etc_jax.configs.etc import bert_base_nq, etc_base_pretrain

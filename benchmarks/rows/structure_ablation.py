@@ -22,16 +22,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.data.structure_items import SETS, ItemSet
 from benchmarks.kit import finetuning_runs, rows
 from benchmarks.kit.finetuning_runs import Spent
-from benchmarks.rows import structure_pretraining
+from etc_jax import config as config_lib
 from etc_jax.config import Config
+from etc_jax.data.array_folder import TOKENIZER
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.tasks.synthetic.maker import write_records
 
 # What each row changes in the config.
 ROWS: dict[str, dict[str, Any]] = {
@@ -43,10 +46,11 @@ ROWS: dict[str, dict[str, Any]] = {
     "pretrained": {},
     "pretrained_no_cpc": {},
 }
+NO_CPC = {"objective.mlm_weight": 1.0, "objective.cpc_weight": 0.0}
 # Rows that start from a model that was pre-trained, and what they change in that.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "pretrained": {},
-    "pretrained_no_cpc": structure_pretraining.NO_CPC,
+    "pretrained_no_cpc": NO_CPC,
 }
 # Points that the first is asked to be ahead of the second, by task.
 COMPARED = ("structured", "flat")
@@ -54,6 +58,52 @@ WANTED_POINTS = {"wikihop": 10.0, "hotpotqa": 5.0}
 
 # The dense form is the quickest for inputs as short as these.
 MODEL = rows.MODEL | {"attention": "dense"}
+# The items' sentences are shorter; room for those that CPC masks is made accordingly.
+_SENTENCE_TOKENS = 32
+
+
+def write_texts(item_set: ItemSet, items: pathlib.Path) -> None:
+    """Makes `train.jsonl` and `held_back.jsonl` of the records that lie there.
+
+    The texts of an item's documents are one document, questions and answers left out,
+    so that what is learnt is how such texts go on: sentences, not tasks.
+    """
+    for name in ("train", "held_back"):
+        records = json.loads((items / f"{name}.json").read_text(encoding="utf-8"))
+        # A blank line between paragraphs.
+        texts = ("\n\n".join(item_set.documents(record)) for record in records)
+        documents = ({"text": text} for text in texts)
+        write_records(items / f"{name}.jsonl", documents, lines=True)
+
+
+def config_before(
+    run: Config, items: pathlib.Path, *, steps: int, row: Mapping[str, Any]
+) -> Config:
+    """The config of pre-training what a run starts from.
+
+    Args:
+      run: on `items/train`. Model, seed, vocabulary and lengths are taken from it, so
+        that all its encoder's parameters can be.
+      items: folder with what `write_texts` made.
+      steps: of pre-training, with MLM + CPC.
+      row: {dotted path: value} to be different, such as `NO_CPC`.
+    """
+    config = config_lib.default_config()
+    config.model.update(config_lib.to_dict(run)["model"])
+    config.data.update(
+        source="jsonl",
+        paths=(str(items / "train.jsonl"),),
+        held_back_paths=(str(items / "held_back.jsonl"),),
+        tokenizer=str(items / "train" / TOKENIZER),
+        vocab_size=run.data.vocab_size,
+        cache_dir=str(items / "texts"),
+        long_length=run.data.long_length,
+        global_length=run.data.global_length,
+        max_sentence_tokens=_SENTENCE_TOKENS,
+    )
+    finetuning_runs.set_training(config, seed=run.train.seed, steps=steps)
+    config.train.compile_cache_dir = run.train.compile_cache_dir
+    return finetuning_runs.changed(config, finetuning_runs.as_changes(row))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +153,7 @@ class Ablation:
 
     def pretraining_config(self, row: str, seed: int) -> Config:
         """The config of the run that a row starts from."""
-        return structure_pretraining.config_before(
+        return config_before(
             self.config(row, seed),
             self.items,
             steps=self.pretraining_steps,
@@ -154,7 +204,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         item_set, caches, folder, steps, args.pretraining_steps, changes
     )
     for row in set(args.rows).intersection(PRETRAINED):
-        structure_pretraining.write_texts(item_set, ablation.items)
+        write_texts(item_set, ablation.items)
         ablation.pretraining_config(row, args.seeds[0])
     return ablation.study
 

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.kit import harness, report
+from benchmarks.kit import report
 from benchmarks.kit.compiled import Compiled, with_gradient
 from benchmarks.kit.harness import Side
 from benchmarks.kit.memory import MIB
@@ -144,14 +144,13 @@ def compare_at(args: argparse.Namespace, sizes: Sizes, mode: str) -> dict[str, A
     sides, temp_bytes = make_sides(
         names, sizes, gradient=MODES[mode], dtype=args.dtype, checked=fits
     )
-    timings = harness.compare(
+    timings = report.compared(
+        f"{mode}: {sizes.long_length} long + {sizes.global_length} global tokens",
         sides,
         reference=REFERENCE,
         rounds=args.rounds,
         tolerance=TOLERANCES[args.dtype],
     )
-    print(f"\n{mode}: {sizes.long_length} long + {sizes.global_length} global tokens")
-    print(report.times_table(timings, REFERENCE))
     shown = ", ".join(f"{k} {v / MIB:.0f}" for k, v in temp_bytes.items())
     print(f"XLA temp MiB: {shown}", flush=True)
     return {

@@ -36,7 +36,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.kit import harness, memory, report, scaling
+from benchmarks.kit import memory, report, scaling
 from benchmarks.speed.layer_sides import (
     REFERENCE,
     SIDES,
@@ -51,39 +51,25 @@ SCALING_LENGTHS = (2048, 4096, 8192, 16384)
 SCALING_GLOBALS = 512
 
 
-def time_sides(args: argparse.Namespace, sizes: Sizes, mode: str):
-    """Times of the sides in one mode, printed."""
-    sides = make_sides(args.sides, sizes, gradient=MODES[mode])
-    timings = harness.compare(
-        sides,
-        reference=args.reference,
-        rounds=args.rounds,
-        tolerance=TOLERANCES[sizes.dtype],
-    )
-    print(f"\n{mode}: {sizes.long_length} long + {sizes.global_length} global tokens")
-    print(report.times_table(timings, args.reference), flush=True)
-    return timings
-
-
-def measure_sides(args: argparse.Namespace, sizes: Sizes, mode: str):
-    """Peak memory of the sides in one mode, printed."""
-    peaks = {name: peak(name, sizes, gradient=MODES[mode]) for name in args.sides}
-    print(f"\nmemory, {mode}")
-    print(report.memory_table(peaks, args.reference), flush=True)
-    return peaks
-
-
 def compare_layers(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
-    """Times and memory of every side, ready for JSON."""
+    """Times and memory of every side, printed and ready for JSON."""
     out: dict[str, Any] = {"reference": args.reference, "results": [], "memory": []}
     for mode in args.modes:
-        timings = time_sides(args, sizes, mode)
+        timings = report.compared(
+            f"{mode}: {sizes.long_length} long + {sizes.global_length} global tokens",
+            make_sides(args.sides, sizes, gradient=MODES[mode]),
+            reference=args.reference,
+            rounds=args.rounds,
+            tolerance=TOLERANCES[sizes.dtype],
+        )
         out["results"].append({"mode": mode, "rows": report.timing_rows(timings)})
     if args.memory:
         out["memory_calibration_error"] = memory.calibration_error()
-        for mode in args.modes:
-            rows = measure_sides(args, sizes, mode)
-            out["memory"].append({"mode": mode, "rows": rows})
+    for mode in args.modes if args.memory else ():
+        peaks = {name: peak(name, sizes, gradient=MODES[mode]) for name in args.sides}
+        print(f"\nmemory, {mode}")
+        print(report.memory_table(peaks, args.reference), flush=True)
+        out["memory"].append({"mode": mode, "rows": peaks})
     return out
 
 

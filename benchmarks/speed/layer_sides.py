@@ -116,13 +116,7 @@ def build_jax(
 def build_run(name: str, sizes: dict[str, int], gradient: bool):
     """Builder for `memory.measure`: (run, metrics) of one side."""
     side, _ = build(name, Sizes(**sizes), gradient=gradient)
-    if name in TORCH_SIDES:
-        return side.run, {}
-    return side.run, _temp_bytes(side)
-
-
-def _temp_bytes(side) -> dict[str, int]:
-    return {"xla_temp_bytes": side.temp_bytes}
+    return side.run, getattr(side, "more", {})
 
 
 def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Side]:
@@ -186,7 +180,6 @@ def peak(name: str, sizes: Sizes, *, gradient: bool) -> dict[str, Any]:
 
     if jax.default_backend() != "cpu":
         side, _ = build(name, sizes, gradient=gradient)
-        found = {"peak_bytes": side.peak_bytes}
-        return found if name in TORCH_SIDES else found | _temp_bytes(side)
+        return {"peak_bytes": side.peak_bytes, **getattr(side, "more", {})}
     arguments = {"name": name, "sizes": dataclasses.asdict(sizes), "gradient": gradient}
     return memory.measure("benchmarks.speed.layer_sides:build_run", arguments)

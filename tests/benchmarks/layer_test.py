@@ -53,7 +53,7 @@ def test_jax_sides_compute_what_they_claim(sides, name):
     assert harness.check(sides[name], tolerance=1e-5) <= 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_other_sides_compute_what_they_claim():
     for side in layer_sides.make_sides(OTHERS, TINY, gradient=True):
         assert harness.check(side, tolerance=1e-5) <= 1e-5
@@ -200,7 +200,7 @@ def test_sides_of_the_operation_compute_the_same(op_sides):
         assert harness.check(side, tolerance=1e-5) <= 1e-5
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_other_sides_of_the_operation_compute_the_same():
     for side in make_op_sides("etc_dense", "jax_given_bias"):
         assert harness.check(side, tolerance=1e-5) <= 1e-5

@@ -155,7 +155,7 @@ def test_rows_of_table_3_are_the_models_of_the_paper(row, reversible, whole, cut
     assert (config.mlp_chunk_length == 16) is cut
 
 
-@pytest.mark.slow  # compiles four models
+@pytest.mark.full  # compiles four models
 @pytest.mark.parametrize("row, flat", [("reversible", False), ("reformer", True)])
 def test_cutting_the_feed_forward_takes_its_width_out_of_the_memory(row, flat):
     sizes = ModelSizes(

@@ -8,7 +8,7 @@ import pytest
 from stand_ins import differing
 
 from benchmarks.data.structure_items import SETS
-from benchmarks.rows import structure_ablation, structure_pretraining
+from benchmarks.rows import structure_ablation
 from benchmarks.rows.structure_ablation import Ablation
 from etc_jax.data.pretraining import pool
 from etc_jax.objectives.jobs.pretraining import POOL_SENTENCES
@@ -30,7 +30,7 @@ def make(folder, name, *, count=40, held_back=8, changes=()):
     item_set = SETS[name]
     caches = item_set.make_caches(folder / name / "items", count, held_back)
     made = Ablation(item_set, caches, folder / name, 16, 8, changes)
-    structure_pretraining.write_texts(item_set, made.items)
+    structure_ablation.write_texts(item_set, made.items)
     return made
 
 
@@ -146,7 +146,7 @@ def test_sentences_are_masked_with_cpc_alone(ablation):
     assert with_cpc["mlm_weights"].sum() > 0 and without["mlm_weights"].sum() > 0
 
 
-@pytest.mark.slow  # makes hundreds of items
+@pytest.mark.full  # makes hundreds of items
 @pytest.mark.parametrize("name", SETS)
 def test_some_held_back_sentences_that_measure_cpc_are_of_one_text(name, tmp_path):
     ablation = make(tmp_path, name, count=400, held_back=300)

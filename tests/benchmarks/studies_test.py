@@ -226,7 +226,7 @@ TINY = {
 }
 
 
-@pytest.mark.slow  # trains and evaluates
+@pytest.mark.full  # trains and evaluates
 @pytest.mark.parametrize("name", TINY)
 def test_a_run_is_scored_and_not_trained_again(argv, run, capsys, monkeypatch, name):
     module = module_of(name)
