@@ -62,8 +62,8 @@ class Rule:
 
     def check(self, **values: Any) -> None:
         """Raises one ValueError that names all values that are not allowed."""
-        found = ((name, self.problem(value)) for name, value in values.items())
-        refuse((name, problem) for name, problem in found if problem)
+        problems = ((name, self.problem(value)) for name, value in values.items())
+        refuse((name, problem) for name, problem in problems if problem)
 
 
 def refuse(problems: Iterable[Problem], named: str = "") -> None:

@@ -399,12 +399,12 @@ def sweep(setting: FinetuningRecipe, **grid: tuple) -> Iterator[FinetuningRecipe
         yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
 
 
-def given_values(arg: str, *known: str) -> tuple[str, dict[str, str]]:
+def given_values(arg: str, *allowed: str) -> tuple[str, dict[str, str]]:
     """The values in the argument of a config file, such as `windows=10`, taken out.
 
     Args:
       arg: names joined by commas, some of which may be NAME=VALUE.
-      *known: names that may have a value.
+      *allowed: names that may have a value.
 
     Returns:
       (the other names, {name: value}).
@@ -418,10 +418,10 @@ def given_values(arg: str, *known: str) -> tuple[str, dict[str, str]]:
         if not sign:
             names.append(text)
             continue
-        if name not in known or name in values or not value:
+        if name not in allowed or name in values or not value:
             raise ValueError(
                 f"{text!r} in {arg!r}; expected one value each of "
-                f"{', '.join(f'{x}=' for x in known)}, and no comma in it"
+                f"{', '.join(f'{x}=' for x in allowed)}, and no comma in it"
             )
         values[name] = value
     return ",".join(names), values
