@@ -31,7 +31,7 @@ from ml_collections import config_flags
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry, strict_json
-from etc_jax.base.suggestions import did_you_mean, suggestion
+from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
 
 _PACKAGE = "etc_jax.configs"
@@ -137,8 +137,8 @@ def module_of(source: str) -> ModuleType:
         module = _imported(modules()[source], source)
     else:
         raise ConfigFlagError(
-            f"there is no config {source!r}; {suggestion(source, names())} A file is "
-            "named with .py; --help names all"
+            f"there is no config {source!r} (a file is named with .py); "
+            f"{suggestion(source, names())}"
         )
     if not hasattr(module, "get_config"):
         raise ConfigFlagError(f"{source} has no function get_config()")
@@ -149,8 +149,8 @@ def _of_file(path: pathlib.Path) -> ModuleType:
     if not path.is_file():
         files = [p.name for p in path.parent.glob("*.py")]
         raise ConfigFlagError(
-            f"there is no file {path}; {did_you_mean(path.name, files)} Configs of the "
-            "package go by name, such as quickstart"
+            f"there is no file {path} (configs of the package go by name, such as "
+            f"quickstart); {suggestion(path.name, files)}"
         )
     # A name that nothing else has: dataclasses look their module up.
     name = f"config_file_{path.stem}"

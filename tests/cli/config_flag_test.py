@@ -51,11 +51,11 @@ CASES = {
     ),
     "a file that is not there": (
         [f"--config={QUICKSTART.with_name('quickstrt.py')}"],
-        "quickstrt.py; did you mean 'quickstart.py'?",
+        "quickstart); did you mean 'quickstart.py'?",
     ),
     "a name that is not there": (
         ["--config=quikstart:tiny"],
-        "there is no config 'quikstart'; did you mean 'quickstart'? A file is",
+        "'quikstart' (a file is named with .py); did you mean 'quickstart'?",
     ),
     "a module that is not there": (
         ["--config=own_configs.large"],
