@@ -131,6 +131,7 @@ def test_positions_are_as_many_as_tokens(length):
     assert not list(config.problems())
 
 
+@pytest.mark.full
 def test_this_librarys_side_gives_loss_and_gradients_of_every_weight():
     side = reformer_speed.jax_step(LM)
     result = side.run()

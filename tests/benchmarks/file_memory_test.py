@@ -31,6 +31,7 @@ def measured(folder, *argv):
     return json.loads(out.read_text()), done.stdout
 
 
+@pytest.mark.full
 def test_peaks_are_those_of_all_processes(tmp_path):
     argv = ("--command=prepare", "--megabytes=0.2")
     got, text = measured(tmp_path, *argv)

@@ -116,6 +116,7 @@ def test_json_of_a_run_says_everything(run, capsys):
     assert "jax_given_bias" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_json_of_scaling_has_exponents_and_memory(run, monkeypatch):
     def measure(builder, arguments):
         assert builder == "benchmarks.speed.layer_sides:build_run"
@@ -214,6 +215,7 @@ def test_gradients_are_of_queries_keys_values_and_labels(op_sides):
     assert side.arrays(side.run()).keys() == names
 
 
+@pytest.mark.full
 def test_json_covers_lengths_and_leaves_dense_forms_out_beyond_their_limit(run):
     argv = ["--lengths=32,64", "--max_dense_length=32", "--rounds=2", "--radius=5"]
     argv += ["--embed_dim=16", "--num_heads=2", "--allow_busy", "--modes=forward"]

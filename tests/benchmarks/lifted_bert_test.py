@@ -121,6 +121,7 @@ def test_each_goes_on_with_as_many_tokens_a_step(lifts):
 
 
 @pytest.mark.parametrize("kind", [ETC, BERT])
+@pytest.mark.full
 def test_a_lift_is_the_model_of_its_rows(tiny_bert, tmp_path, lifts, converted, kind):
     made, out = lifts(), tmp_path / "model"
     [row, *_] = [row for row in ROWS.values() if row.kind is kind]

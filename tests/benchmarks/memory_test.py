@@ -109,6 +109,7 @@ def test_a_known_allocation_is_measured(mebibytes):
     assert got["peak_bytes"] == pytest.approx(mebibytes * MIB, rel=0.15)
 
 
+@pytest.mark.full
 def test_what_was_there_before_and_what_is_freed_do_not_count():
     held = bytearray(60 * MIB)
     freed = bytearray(60 * MIB)

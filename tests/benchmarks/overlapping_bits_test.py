@@ -124,6 +124,7 @@ def adapting_by_hand(model, stream, start, stop, rate):
     return np.float64(found)
 
 
+@pytest.mark.full
 def test_the_model_learns_from_what_it_has_predicted(config, file):
     stream = np.frombuffer(file.read_bytes(), np.uint8)
     part = overlapping_bits.part_of(config, "test")

@@ -77,6 +77,7 @@ def test_depths_of_one_repeat_and_lengths_that_do_not_grow_are_refused(capsys):
         assert "expected two or more, growing" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     steps = []
 
@@ -236,6 +237,7 @@ def test_an_unknown_kind_is_refused():
         AttentionSizes(kind="sparse")
 
 
+@pytest.mark.full
 def test_the_loss_is_of_every_token_but_the_first(model_step):
     params, tokens = model_step.args
     logits = jax.jit(ReformerLm(CONFIG).apply)({"params": params}, tokens)

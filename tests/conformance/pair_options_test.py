@@ -240,11 +240,12 @@ def test_a_scale_is_that_of_the_queries(op, form):
     "axes",
     [
         {"sequence": 8},
-        pytest.param({"data": 2, "sequence": 4}, marks=pytest.mark.full),
-        pytest.param({"data": 2, "fsdp": 2, "sequence": 2}, marks=pytest.mark.full),
+        {"data": 2, "sequence": 4},
+        {"data": 2, "fsdp": 2, "sequence": 2},
     ],
     ids=str,
 )
+@pytest.mark.full
 def test_windows_with_a_bias_on_a_split_sequence(axes):
     n, index = 37, np.array([[0, 5, -1], [2, -1, 30]], np.int32)
     mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1, **axes}))

@@ -291,6 +291,7 @@ def test_bfloat16_is_near_float32(attend):
     np.testing.assert_allclose(got.astype(np.float32), want, atol=0.1)
 
 
+@pytest.mark.full
 def test_dropout_keeps_the_mean_and_is_the_same_in_both_passes():
     n, rate = 24, 0.25
     rows, globals_, weight = inputs(n, index=INDEX, dtype=np.float32)

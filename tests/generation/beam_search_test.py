@@ -140,6 +140,7 @@ def test_texts_of_a_language_model_have_the_scores_that_it_gives_them(name):
     assert (found.scores[:, :1] >= greedy.scores - 1e-4).all()
 
 
+@pytest.mark.full
 def test_beams_that_read_each_other_s_rows_are_those_that_copy_them():
     model, decoder = MODELS["longformer"]
     prompt = np.array([[3, 5, 2], [6, 6, 8]], np.int32)

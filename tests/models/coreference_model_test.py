@@ -204,6 +204,7 @@ def test_padding_and_long_spans_get_no_gradient():
     assert np.abs(gradient[: T - 2]).max() > 0
 
 
+@pytest.mark.full
 def test_gradients_are_those_of_differences():
     params = random_params()
 

@@ -79,7 +79,7 @@ def apply(config, params, *args, **more):
 
 
 @FAMILIES
-@pytest.mark.full(but=["bart", "long_t5"])
+@pytest.mark.full(but=["long_t5"])
 def test_packed_pairs_are_those_alone(name):
     """Each sees its own input and target, whatever stands beside them."""
     config = CONFIGS[name]
@@ -107,7 +107,7 @@ def test_packed_pairs_are_those_alone(name):
 
 
 @FAMILIES
-@pytest.mark.full(but=["led", "t5"])
+@pytest.mark.full(but=["t5"])
 def test_a_logit_depends_on_the_input_and_on_no_later_token(name):
     config = CONFIGS[name]
     # A table read by place: token i of a pair has row i.

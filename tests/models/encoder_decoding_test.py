@@ -63,7 +63,7 @@ def model_logits(config, params, tokens):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.full(but=["relative, pre-norm", "none, wide"])
+@pytest.mark.full(but=["none, wide"])
 def test_steps_after_prompts_of_two_lengths_give_the_logits_of_the_whole(name):
     config, tokens = CONFIGS[name], tokens_of(N)
     decoder, params = LongformerDecoder(config), params_of(CONFIGS[name])

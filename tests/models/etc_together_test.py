@@ -97,6 +97,7 @@ def test_so_it_is_with_other_stacks(changes):
     close(run(params, True), run(params, False))
 
 
+@pytest.mark.full
 def test_dropout_is_drawn_apart():
     model, params = made(deterministic=False, dropout_rate=0.5)
     main, _ = both_inputs()

@@ -197,6 +197,7 @@ def whole(config, rows, ids, rotations):
     return lsh.attend(**rows, buckets=buckets, **options)
 
 
+@pytest.mark.full
 def test_steps_through_several_lsh_layers_are_those_of_a_slow_loop():
     config = dataclasses.replace(
         LSH, local_chunk_length=2, lsh_chunk_length=4, duplicates="once"

@@ -100,6 +100,7 @@ def test_a_stage_begins_with_the_parameters_of_the_one_before(first, text, tmp_p
     assert last_evaluation(tmp_path)["bits"] < 3.5
 
 
+@pytest.mark.full
 def test_a_run_is_continued_on_the_command_line(first, tmp_path, capsysbinary):
     config = stage(1, "x").model
     native.save(tmp_path / "model", first[1], config, {})

@@ -80,8 +80,6 @@ def mlm_cpc():
 OBJECTIVES = {f.__name__: f for f in (seq2seq, masked_lm, causal_lm, mlm_cpc)}
 OBJECTIVES |= {"model_denoising": model_denoising, "denoising": seq2seq}
 COMPARED = sorted({*OBJECTIVES} - {"denoising"})
-# Compiling takes long. Weights are those of the batch, and of what the model chooses.
-QUICK = ("seq2seq", "model_denoising")
 
 
 def test_each_objective_is_compared():
@@ -146,11 +144,8 @@ def same_noise(monkeypatch):
 
 
 @pytest.mark.usefixtures("one_device", "same_noise")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(x, marks=() if x in QUICK else pytest.mark.full) for x in COMPARED],
-)
-@pytest.mark.full(but=["seq2seq"])
+@pytest.mark.full  # compiling takes long
+@pytest.mark.parametrize("name", COMPARED)
 def test_an_objective(name):
     task, batch = OBJECTIVES[name]()
     compare(task, rows_of(batch), [4])

@@ -118,6 +118,7 @@ def test_a_factored_moment_of_too_few_dimensions_is_an_error():
         axes_for("opt_state/v_col/long_query/kernel", 1)
 
 
+@pytest.mark.full
 def test_adafactor_on_eight_devices_is_that_on_one(monkeypatch, tmp_path, cache):
     c = config("adafactor", cache, mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
     v_row = planned(c).state.opt_state.inner_state[1].v_row

@@ -43,6 +43,7 @@ def kind(request):
     "kind, every",
     [("tokens", 1), ("windows", 9), pytest.param("windows", 1, marks=pytest.mark.full)],
 )
+@pytest.mark.full(but=["tokens-1"])
 def test_a_flipped_bit_in_any_byte_of_any_file_is_named(kind, every, tmp_path):
     make, opener = KINDS[kind]
     make(tmp_path / "c")

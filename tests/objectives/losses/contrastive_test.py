@@ -156,6 +156,7 @@ def trained():
     return made, params, batch, step, step(params, batch)
 
 
+@pytest.mark.full
 def test_eight_devices_learn_what_one_does(trained):
     made, params, batch, step, (want, want_grads) = trained
     mesh = make_mesh(MeshConfig(data=8))

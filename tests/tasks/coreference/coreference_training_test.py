@@ -75,6 +75,7 @@ def step(params, x, clusters):
     return value, gradient, pairs
 
 
+@pytest.mark.full
 def test_descent_finds_the_clusters_of_two_documents(records, tmp_path):
     data = list(batches(records))
     shapes = jax.eval_shape(MODEL.init, jax.random.key(0), *data[0][0])["params"]
