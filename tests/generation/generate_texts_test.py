@@ -421,5 +421,7 @@ def test_a_language_model_takes_no_prefix(ask, tmp_path):
     )
     params = random_params(ReformerLm(config).init, np.ones((1, 4), np.int32))
     native.save(tmp_path / "lm", params, config, {"made_from": {}})
-    code, _, err = ask(tmp_path / "lm", "--prompt=red", "--prefix=a")
-    assert code == 2 and "is a language model, which does not take --prefix" in err
+    for flag in ("--prefix=a", "--global_tokens=1"):
+        code, _, err = ask(tmp_path / "lm", "--prompt=red", flag)
+        told = f"is a language model, which does not take {flag.partition('=')[0]}"
+        assert code == 2 and told in err
