@@ -58,7 +58,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from etc_jax.base.local_paths import INPUT
 from etc_jax.base.terminal import say
@@ -81,14 +80,7 @@ from etc_jax.training.preflight import compile_cache, compiling
 _PROG = "etc-jax generate"
 
 # Flags of encoder-decoders alone, with what they are where they are not given.
-_OF_ENCODER_DECODERS: dict[str, Any] = {
-    "inputs": None,
-    "prefix": None,
-    "batch_size": BATCH_SIZE,
-    "begin_token": None,
-    "global_tokens": None,
-    **{f"{SLED}{field.name}": None for field in dataclasses.fields(SledConfig)},
-}
+_OF_ENCODER_DECODERS = {"inputs": None, "prefix": None, "batch_size": BATCH_SIZE}
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

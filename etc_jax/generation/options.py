@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from etc_jax.base.rules import Problem, at_least, refuse
 from etc_jax.generation import loop as generation
@@ -216,40 +215,3 @@ def of_model(config: Any) -> GenerationConfig:
         forced_eos_ids=rules.forced_eos_ids,
         start_id=config.decoder_start_id,
     )
-
-
-class Layer(NamedTuple):
-    """Where options come from.
-
-    Attributes:
-      source: in words, such as the path of a file.
-      config: what it says.
-    """
-
-    source: str
-    config: GenerationConfig
-
-
-def merged(layers: Sequence[Layer]) -> GenerationConfig:
-    """What some layers say together; the first one that says a field decides it."""
-    return functools.reduce(GenerationConfig.over, (x.config for x in layers))
-
-
-def in_force(layers: Sequence[Layer], config: Any, max_tokens: int) -> list[str]:
-    """`NAME = VALUE (SOURCE)` of every option that a model writes by.
-
-    Args:
-      layers: what is said; the first one decides.
-      config: of the model.
-      max_tokens: where no layer says `num_tokens`.
-    """
-    layers = [
-        *layers,
-        Layer("the model", of_model(config)),
-        Layer("default", DEFAULTS.over(GenerationConfig(num_tokens=max_tokens))),
-    ]
-    sources = {
-        name: layer.source for layer in reversed(layers) for name in layer.config.said()
-    }
-    values = merged(layers).said()
-    return [f"{name} = {values[name]} ({sources[name]})" for name in sorted(values)]

@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 
 from etc_jax.data.bytes.stream import BYTES, START
-from etc_jax.data.tokenizers.encoding import check_unicode
 from etc_jax.data.tokenizers.rows import check_rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.training.errors import UserError
@@ -87,7 +86,12 @@ class TextCodec:
 
     def encode(self, text: str) -> list[int]:
         """See `Codec`."""
-        check_unicode(text, "the prompt")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"the prompt is not UTF-8 ({error}), which this model's tokenizer reads"
+            ) from error
         [(ids, _)] = self.tokenizer.encode_batch([text])
         if not len(ids):
             raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from etc_jax.datasets.pairs import Pair
 from etc_jax.generation import beam_search, loop as generation
 from etc_jax.generation.decoding import Decoder
 from etc_jax.generation.loop import Options, Written
-from etc_jax.generation.options import GenerationConfig, Layer, in_force, merged
+from etc_jax.generation.options import DEFAULTS, GenerationConfig, of_model
 from etc_jax.ops import sampling
 
 _NUM_TOKENS = 200
@@ -127,16 +128,27 @@ class Writer(abc.ABC):
           ValueError: if a field is unknown, a value out of range, or the model cannot
             write so much.
         """
-        config = merged(self._layers(how, prompt_length))
+        layers = self._layers(how, prompt_length).values()
+        config = functools.reduce(GenerationConfig.over, layers)
         options = config.options(self.decoder.config, self.max_tokens)
         options = dataclasses.replace(options, rules=self._rules(options.rules))
         generation.check(self.decoder, options, prompt_length)
         return options
 
     def in_force(self, how: Mapping[str, Any]) -> list[str]:
-        """The options that `options` gives, a line each, and from where they come."""
+        """`NAME = VALUE (SOURCE)` of every option that `options` gives."""
         self.options(how)
-        return in_force(self._layers(how), self.decoder.config, self.max_tokens)
+        layers = self._layers(how) | {
+            "the model": of_model(self.decoder.config),
+            "default": DEFAULTS.over(GenerationConfig(num_tokens=self.max_tokens)),
+        }
+        sources = {
+            name: source
+            for source, config in reversed(layers.items())
+            for name in config.said()
+        }
+        values = functools.reduce(GenerationConfig.over, layers.values()).said()
+        return [f"{name} = {values[name]} ({sources[name]})" for name in sorted(values)]
 
     @property
     def max_tokens(self) -> int:
@@ -144,11 +156,15 @@ class Writer(abc.ABC):
         longest = getattr(self.decoder.config, "longest_target", None)
         return _NUM_TOKENS if longest is None else min(_NUM_TOKENS, longest)
 
-    def _layers(self, how: Mapping[str, Any], prompt_length: int = 1) -> list[Layer]:
-        layers = [Layer("given", GenerationConfig.of(how))]
+    def _layers(
+        self, how: Mapping[str, Any], prompt_length: int = 1
+    ) -> dict[str, GenerationConfig]:
+        """{source: what it says}; the first that says a field decides it."""
+        layers = {"given": GenerationConfig.of(how)}
         if self.file is not None:
-            layers.append(layer_of(self.file, self.decoder.config, prompt_length))
-        return [*layers, Layer(_OF_RUN, self.of_run)]
+            config = config_of(self.file, self.decoder.config, prompt_length)
+            layers[str(self.file.path)] = config
+        return {**layers, _OF_RUN: self.of_run}
 
     def _rules(self, rules: generation.Rules) -> generation.Rules:
         """The rules with what holds for all texts of the model."""
@@ -168,7 +184,9 @@ class Writer(abc.ABC):
             ]
 
 
-def layer_of(file: GenerationFile, config: Any, prompt_length: int = 1) -> Layer:
+def config_of(
+    file: GenerationFile, config: Any, prompt_length: int = 1
+) -> GenerationConfig:
     """What a folder says of how its model writes.
 
     Args:
@@ -180,7 +198,7 @@ def layer_of(file: GenerationFile, config: Any, prompt_length: int = 1) -> Layer
     longest = getattr(config, "longest_target", None)
     if None not in (says.num_tokens, longest) and says.num_tokens > longest:
         says = GenerationConfig(num_tokens=longest).over(says)
-    return Layer(str(file.path), says)
+    return says
 
 
 def readable(text: str) -> str:

@@ -83,6 +83,7 @@ def writer_of(
         config = _with_sled(config, reading.sled, named)
     decoder = decoding.decoder_of(native.family_of(config), config)
     decoder.check(1)
+    _check_kind(reading, decoding.has_encoder(decoder), named)
     if tokenizer is not None and reading.special_tokens_in_text:
         tokenizer = with_special_tokens(tokenizer)
     params = jax.tree.map(jnp.asarray, params)  # moved to the device once
@@ -122,6 +123,17 @@ def _check_run(run: SavedParams, reading: Reading) -> None:
         raise UserError(
             f"{run.run} is a run, which reads texts as it was trained, and whose ids "
             f"are known: leave {', '.join(flags)} out"
+        )
+
+
+def _check_kind(reading: Reading, has_encoder: bool, named: str) -> None:
+    kind, names = "a language model", ("begin_token", "global_tokens")
+    if has_encoder:
+        kind, names = "an encoder-decoder", ("first_id",)
+    flags = [f"--{name}" for name in names if getattr(reading, name) is not None]
+    if flags:
+        raise UserError(
+            f"{named} is {kind}, which does not take {', '.join(flags)}; leave it out"
         )
 
 

@@ -15,7 +15,7 @@ from etc_jax.base import registry
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import generation_file
 from etc_jax.generation import decoding, loop as generation
-from etc_jax.generation.writer import layer_of
+from etc_jax.generation.writer import config_of
 from etc_jax.models import config_problems
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
@@ -127,7 +127,7 @@ def test_folders_write_as_in_transformers(family, tmp_path, monkeypatch, request
         )
         want = model.generate(input_ids=torch.tensor(tokens))[:, 1:].tolist()
         file = generation_file.read(tmp_path / "model")
-        options = layer_of(file, config).config.options(config, 200)
+        options = config_of(file, config).options(config, 200)
         prompt = generation.prompt_of(decoder, options, BATCH)
         found = generation.write(
             decoder, params, prompt, options, memory=memory, inputs=tokens

@@ -246,7 +246,7 @@ def test_texts_are_written_as_by_the_command(kind, how, tmp_path, capsys):
     assert generate.main([*argv, *(inputs if is_pair else ["--prompt=red green"])]) == 0
     out = capsys.readouterr().out
     lines = [json.loads(x)["output"] for x in out.splitlines()] if is_pair else [out]
-    assert written == lines and all(written)
+    assert written == lines and any(written)
 
 
 @pytest.mark.parametrize(
