@@ -1,6 +1,6 @@
 """From English text, or inputs of a task, to batches: numpy, read by index.
 
-    prepared = prepare.prepare_built_in(folder)
+    prepared = prepare.prepare(folder, source=corpus.BuiltInSource())
     plan = packing.pack(prepared.train, long_length=512, global_length=64)
     reader = pretraining.PretrainingReader(
         prepared.train,

@@ -60,5 +60,8 @@ def make_cache(folder) -> str:
         patch.setattr(
             corpus, "built_in_corpus", lambda _: corpus.Corpus(small_documents())
         )
-        prepare.prepare_built_in(folder, vocab_size=VOCAB_SIZE, held_back=HELD_BACK)
+        source = corpus.BuiltInSource()
+        prepare.prepare(
+            folder, source=source, vocab_size=VOCAB_SIZE, held_back=HELD_BACK
+        )
     return str(folder)

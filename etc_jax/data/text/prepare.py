@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from etc_jax.base.whole_files import whole
@@ -56,43 +56,6 @@ class Prepared(NamedTuple):
                 _side_line("held back", self.held_back),
             ]
         )
-
-
-def prepare_built_in(
-    folder: str | os.PathLike,
-    *,
-    vocab_size: int = 8192,
-    held_back: float = 0.05,
-    packages: Sequence[str] = corpus.PACKAGES,
-    workers: int = 0,
-    progress_fn: Callable[[int, int], None] | None = None,
-    report_fn: Callable[[str], None] | None = None,
-) -> Prepared:
-    """Reads, tokenises and caches the built-in corpus, or opens what is there.
-
-    Args:
-      folder: where caches live.
-      vocab_size: ids of the vocabulary.
-      held_back: expected share of documents that are held back.
-      packages: packages beside the standard library.
-      workers: as for `build_cache`.
-      progress_fn: as for `build_cache`, for each of the two caches.
-      report_fn: gets `Corpus.report()` if the corpus is read.
-
-    Raises:
-      ImportError: if nupunkt is not installed.
-      ValueError: if a package is not installed, or the text is too little for the
-        vocabulary.
-    """
-    return prepare(
-        folder,
-        source=corpus.BuiltInSource(packages),
-        vocab_size=vocab_size,
-        held_back=held_back,
-        workers=workers,
-        progress_fn=progress_fn,
-        report_fn=report_fn,
-    )
 
 
 def prepare(

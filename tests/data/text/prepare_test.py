@@ -38,9 +38,10 @@ def reads(monkeypatch):
     return calls
 
 
-def _prepare(folder, **kwargs):
-    kwargs = {"vocab_size": 160, "held_back": 0.2, "packages": ("numpy",)} | kwargs
-    return prepare.prepare_built_in(folder, **kwargs)
+def _prepare(folder, packages=("numpy",), **kwargs):
+    kwargs = {"vocab_size": 160, "held_back": 0.2} | kwargs
+    source = corpus.BuiltInSource(packages)
+    return prepare.prepare(folder, source=source, **kwargs)
 
 
 def test_text_becomes_batches_that_decode(reads, tmp_path):
