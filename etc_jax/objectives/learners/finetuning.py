@@ -217,16 +217,16 @@ def _learner_for(model: Any, objective: RegularisedConfig, task: Task) -> Learne
             f"{family} takes {', '.join(model.formats)}; set data.format or "
             "model.family"
         )
-    learner = learner_of(task, model)
-    if not isinstance(model, learner.takes()):
-        names = ", ".join(map(_family, learner.takes()))
+    learner_class = learner_of(task, model)
+    if not isinstance(model, learner_class.takes()):
+        names = ", ".join(map(_family, learner_class.takes()))
         raise ValueError(
             f"objective {objective.name} trains {names}, not {family}; set model.family"
         )
-    made = learner(model, objective, task.classes, task.options)
-    if made.problem is not None:
-        raise ValueError(made.problem)
-    return made
+    learner = learner_class(model, objective, task.classes, task.options)
+    if learner.problem is not None:
+        raise ValueError(learner.problem)
+    return learner
 
 
 def _family(model: type) -> str:
