@@ -66,7 +66,7 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def init(self, rng: jax.Array) -> Any:
-        """Parameters by part; their sizes do not depend on the input's lengths."""
+        """Parameters by part, from a scalar key; no size depends on a length."""
 
     @abc.abstractmethod
     def outputs(self, params: Any, batch: Any) -> Any:
@@ -138,6 +138,7 @@ class Finetuning(Learner):
         return {}
 
     def init(self, rng: jax.Array) -> Any:
+        """Parameters of the module, from a scalar key."""
         batch = self.smallest_batch()
         inputs, named = self.inputs(batch), self.named_inputs(batch)
         return self.module(True).init(rng, *inputs, **named)["params"]
