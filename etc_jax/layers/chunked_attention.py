@@ -44,7 +44,7 @@ class Sequence(NamedTuple):
 
 
 def hash_key(module: nn.Module, seed: int, layer: jax.Array | None = None) -> jax.Array:
-    """What rotations are drawn from: rng stream "lsh", or "dropout", or `seed`.
+    """A scalar key of rotations: of rng stream "lsh", "dropout", or of `seed`.
 
     Args:
       module: that draws; a stack of layers gives each of them streams of its own.

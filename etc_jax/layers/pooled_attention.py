@@ -18,33 +18,21 @@ class PoolAttention(HeadProjections):
 
     Attributes:
       pool: the averages.
-      scale: of the products; None: 1 / sqrt(head_dim).
-      dropout_rate: of attention probabilities.
-      implementation: see `pooled_block.attend_pooled`.
     """
 
     pool: Pool = Pool(18, 12, 9)
-    scale: float | None = None
-    dropout_rate: float = 0.0
-    implementation: str = "auto"
-    deterministic: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array, inputs: SequenceInputs) -> jax.Array:
         """`[b, n, e]` -> the same shape; rows hold one example each."""
         # [b, n, e] -> [b, n, h, d].
         rows = (self.project(name, x) for name in ("query", "key", "value"))
-        drop = self.dropout_rate > 0 and not self.deterministic
         heads = pooled_block.attend_pooled(
             *rows,
             pool=self.pool,
             example_ids=inputs.example_ids,
-            scale=self.scale,
-            implementation=self.implementation,
-            dropout_rate=self.dropout_rate,
-            dropout_rng=self.make_rng("dropout") if drop else None,
             sequence_axis=sharding.sequence_axis(),
-            shards=sharding.ways("batch", "heads"),
+            **self.options(),
         )
         return self.joined(heads, x.shape[-1])
 

@@ -1,16 +1,18 @@
 """Maps from a width to heads and back, which the attention of one sequence has."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from etc_jax import sharding
 from etc_jax.layers.common import Dense
 
 
 class HeadProjections(nn.Module):
-    """Queries, keys, values and output of multi-head attention.
+    """Queries, keys, values, output and options of multi-head attention.
 
     Attributes:
       num_heads, head_dim: of every projection.
@@ -19,6 +21,10 @@ class HeadProjections(nn.Module):
       out_stddev: of the kernel of the output; None: as the others.
       projection_bias: queries, keys and values have one.
       out_bias: the output has one.
+      scale: of the products; None: 1 / sqrt(head_dim).
+      dropout_rate: of attention probabilities.
+      implementation: a name of `ops.attention.parts.checks.IMPLEMENTATIONS`.
+      deterministic: no dropout.
     """
 
     num_heads: int
@@ -29,6 +35,10 @@ class HeadProjections(nn.Module):
     out_stddev: float | None = None
     projection_bias: bool = True
     out_bias: bool = True
+    scale: float | None = None
+    dropout_rate: float = 0.0
+    implementation: str = "auto"
+    deterministic: bool = True
     dtype: jnp.dtype = jnp.float32
     param_dtype: jnp.dtype = jnp.float32
 
@@ -49,6 +59,17 @@ class HeadProjections(nn.Module):
     def project(self, name: str, x: jax.Array) -> jax.Array:
         """`[b, n, e]` -> `[b, n, h, d]`."""
         return self.to_heads(name)(x)
+
+    def options(self) -> dict[str, Any]:
+        """What every attention of `ops.attention` takes; draws a key of dropout."""
+        drop = self.dropout_rate > 0 and not self.deterministic
+        return {
+            "scale": self.scale,
+            "implementation": self.implementation,
+            "dropout_rate": self.dropout_rate,
+            "dropout_rng": self.make_rng("dropout") if drop else None,
+            "shards": sharding.ways("batch", "heads"),
+        }
 
     def joined(self, heads: jax.Array, width: int) -> jax.Array:
         """`[b, n, h, d]` -> `[b, n, width]`."""

@@ -57,9 +57,9 @@ class TwoStreamStack(nn.Module):
         return stack(*self._parts(x1, shared, rng), shared, x1, x2)
 
     def with_hidden(self, x1: Any, x2: Any, shared: Any, rng: jax.Array):
-        """(streams, second stream after each layer, state of each half).
+        """(streams, second streams `[repeats, b, n, e]`, states of the halves).
 
-        The last two have a leading axis of repeats; arguments as of `__call__`.
+        Second streams and states are after each layer; arguments as of `__call__`.
         """
         layers, params, rngs = self._parts(x1, shared, rng)
         return reversible.layers_apart(layers, params, rngs, shared, x1, x2)

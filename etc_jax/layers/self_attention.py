@@ -156,9 +156,6 @@ class SelfAttention(HeadProjections):
 
     Attributes:
       pattern: what tokens see; None: each other, and none is global.
-      scale: of the products; None: 1 / sqrt(head_dim).
-      dropout_rate: of attention probabilities.
-      implementation: see `ops.attention.sliding_window.attend`.
       relative: causal windows encode the offset of a key by products of queries and
         maps of sines of offsets (Dai et al. 2019, section 3.3).
       cache_length: longest sequence that will be decoded, where no token sees a later
@@ -166,12 +163,8 @@ class SelfAttention(HeadProjections):
     """
 
     pattern: Pattern = None
-    scale: float | None = None
-    dropout_rate: float = 0.0
-    implementation: str = "auto"
     relative: bool = False
     cache_length: int | None = None
-    deterministic: bool = True
 
     def _globals(self, x: jax.Array, index: jax.Array | None) -> Globals | None:
         if index is None and self.is_initializing() and not self.relative:
@@ -343,15 +336,7 @@ class SelfAttention(HeadProjections):
         self, x, rows, offsets, beside, inputs: SequenceInputs, random_blocks
     ) -> jax.Array:
         """`[b, n, h, d]` of the layer's input and of its queries, keys and values."""
-        drop = self.dropout_rate > 0 and not self.deterministic
-        options = {
-            "example_ids": inputs.example_ids,
-            "scale": self.scale,
-            "implementation": self.implementation,
-            "dropout_rate": self.dropout_rate,
-            "dropout_rng": self.make_rng("dropout") if drop else None,
-            "shards": sharding.ways("batch", "heads"),
-        }
+        options = self.options() | {"example_ids": inputs.example_ids}
         if isinstance(self.pattern, Local):
             return sliding_window.attend(
                 *rows,

@@ -56,7 +56,7 @@ class CausalLm:
     r3f: R3fConfig = R3fConfig()
 
     def init(self, rng: jax.Array) -> Any:
-        """Parameters; their sizes do not depend on the length."""
+        """Parameters from a scalar key; their sizes do not depend on the length."""
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model).init(rng, tokens)["params"]
 

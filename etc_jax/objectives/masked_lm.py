@@ -66,7 +66,7 @@ class MaskedLm:
     module: type
 
     def init(self, rng: jax.Array) -> Any:
-        """Parameters; their sizes do not depend on the length."""
+        """Parameters from a scalar key; their sizes do not depend on the length."""
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model).init(rng, tokens)["params"]
 

@@ -49,7 +49,7 @@ class ModelDenoising:
         return {**written, "mlm_loss": self.generator_weight}
 
     def init(self, rng: jax.Array) -> Any:
-        """Parameters: those of the encoder-decoder, and below `HELPERS` the others."""
+        """Parameters from a scalar key; below `HELPERS` those of the generator."""
         written, generator = jax.random.split(rng)
         helpers = {GENERATOR: self.generator.init(generator)}
         return {**self.written.init(written), HELPERS: helpers}

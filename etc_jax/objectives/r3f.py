@@ -65,7 +65,7 @@ class Choice(NamedTuple):
 def second_pass(
     options: R3fConfig, rng: jax.Array
 ) -> tuple[jax.Array, Callable[[], AbstractContextManager[None]]]:
-    """(key of the second pass, what makes the context in which it reads its input)."""
+    """(scalar key of the second pass, what makes the context that it reads in)."""
     noise = functools.partial(token_noise.added, options.noise, options.kind)
     return jax.random.fold_in(rng, _SECOND), noise
 

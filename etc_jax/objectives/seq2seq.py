@@ -121,7 +121,7 @@ class Seq2Seq:
     r3f: R3fConfig = R3fConfig()
 
     def init(self, rng: jax.Array) -> Any:
-        """Parameters; their sizes do not depend on the lengths."""
+        """Parameters from a scalar key; their sizes do not depend on the lengths."""
         tokens = jnp.zeros((1, 1), jnp.int32)
         return self.module(self.model, True).init(rng, tokens, tokens)["params"]
 

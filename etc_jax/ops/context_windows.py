@@ -40,14 +40,14 @@ class Windows(NamedTuple):
         return -(-jnp.maximum(lengths - self.size, 0) // self.stride)
 
     def start(self, lengths: Array, number: Array) -> Array:
-        """int, as both broadcast: the first token of a window.
+        """int, of the shape that both broadcast to: the first token of a window.
 
         The last window, and any after it, end with the text.
         """
         return jnp.minimum(number * self.stride, jnp.maximum(lengths - self.size, 0))
 
     def keeper(self, lengths: Array, token: Array) -> Array:
-        """int, as both broadcast: the number of the window that keeps a token."""
+        """The number of the window that keeps a token; int, of the broadcast shape."""
         number = (token - self.margin) // self.stride
         return jnp.clip(number, 0, self.last(lengths))
 

@@ -99,7 +99,7 @@ def key(seed: int) -> Array:
 
 
 def key_of_draws(rng: Array | None, temperature: float) -> Array:
-    """The key to draw with; where nothing is drawn, it need not be given.
+    """The scalar key to draw with; where nothing is drawn, it need not be given.
 
     Raises:
       ValueError: if it is missing.

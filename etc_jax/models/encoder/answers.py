@@ -5,22 +5,12 @@ from __future__ import annotations
 import jax
 from flax import linen as nn
 
-from etc_jax.models.encoder.body import Encoder
-from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.encoder.heads import out_layer
+from etc_jax.models.encoder.heads import EncoderHead, out_layer
 from etc_jax.models.heads import NATURAL_QUESTIONS_TYPES, AnswerLogits
 
 
-class EncoderForAnswers(nn.Module):
-    """Answer type, and both ends of short and long answer (Alberti et al. 2019).
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForAnswers(EncoderHead):
+    """Answer type, and both ends of short and long answer (Alberti et al. 2019)."""
 
     @nn.compact
     def __call__(
@@ -39,9 +29,7 @@ class EncoderForAnswers(nn.Module):
         """
         c = self.config
         # [b, n] -> [b, n, e]
-        x = Encoder(c, self.deterministic, name="encoder")(
-            tokens, example_ids, **inputs
-        )
+        x = self.make_encoder()(tokens, example_ids, **inputs)
         return AnswerLogits(
             # [b, e] -> [b, 5]
             answer_type=out_layer(c, NATURAL_QUESTIONS_TYPES, "answer_type")(x[:, 0]),

@@ -23,48 +23,49 @@ def out_layer(config: EncoderConfig, features: int, name: str) -> Dense:
     return Dense((features,), config.initializer_range, jnp.float32, name=name)
 
 
-def dropout_layer(config: EncoderConfig, deterministic: bool) -> nn.Dropout:
-    """Dropout at the rate of the encoder."""
-    return nn.Dropout(config.dropout_rate, deterministic=deterministic)
-
-
-class EncoderWithoutHead(nn.Module):
-    """The encoder alone.
+class EncoderHead(nn.Module):
+    """An encoder, below "encoder" in the tree of parameters, and what reads it.
 
     Attributes:
       config: of the encoder.
       deterministic: no dropout.
-      with_pooler: the encoder has one.
     """
 
     config: EncoderConfig
     deterministic: bool = True
+
+    def make_encoder(self, with_pooler: bool = False) -> Encoder:
+        """The encoder, to be called in a compact method."""
+        return Encoder(self.config, self.deterministic, with_pooler, name="encoder")
+
+    def dropout(self) -> nn.Dropout:
+        """Dropout at the rate of the encoder."""
+        return nn.Dropout(self.config.dropout_rate, deterministic=self.deterministic)
+
+
+class EncoderWithoutHead(EncoderHead):
+    """The encoder alone.
+
+    Attributes:
+      with_pooler: the encoder has one.
+    """
+
     with_pooler: bool = False
 
     @nn.compact
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """Rows `[b, n, embed_dim]`; arguments as of `Encoder`."""
-        encoder = Encoder(
-            self.config, self.deterministic, self.with_pooler, name="encoder"
-        )
+        encoder = self.make_encoder(self.with_pooler)
         return encoder(tokens, example_ids, **inputs)
 
 
-class EncoderForTexts(nn.Module):
-    """The encoder on several batches of texts, which share its weights.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForTexts(EncoderHead):
+    """The encoder on several batches of texts, which share its weights."""
 
     @nn.compact
     def __call__(self, texts: Mapping[str, Mapping[str, jax.Array]]):
         """{name: rows `[b, n, embed_dim]`} of {name: arguments of `Encoder`}."""
-        encoder = Encoder(self.config, self.deterministic, name="encoder")
+        encoder = self.make_encoder()
         return {name: encoder(**inputs) for name, inputs in texts.items()}
 
 
@@ -89,7 +90,7 @@ class EncoderForLabels(nn.Module):
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, num_labels]`; arguments as of `Encoder`."""
         c = self.config
-        dropout = dropout_layer(c, self.deterministic)
+        dropout = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
         pooler = self.with_pooler or c.label_activation is None
         encoder = Encoder(c, self.deterministic, pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
@@ -126,21 +127,13 @@ class EncoderForTokenLabels(nn.Module):
         c = self.config
         encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
         x = encoder(tokens, example_ids, **inputs)
-        x = dropout_layer(c, self.deterministic)(x)
+        x = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)(x)
         # [b, n, e] -> [b, n, num_labels]
         return out_layer(c, self.num_labels, "token_label_out")(x)
 
 
-class EncoderForChoices(nn.Module):
-    """The encoder with a logit for each of several sequences, of which one is right.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForChoices(EncoderHead):
+    """The encoder with a logit for each of several sequences, of which one is right."""
 
     @nn.compact
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
@@ -163,11 +156,11 @@ class EncoderForChoices(nn.Module):
             for name, x in flat.items()
             if x is not None and name not in shared
         }
-        encoder = Encoder(self.config, self.deterministic, True, name="encoder")
+        encoder = self.make_encoder(with_pooler=True)
         # [b * choices, n] -> [b * choices, n, e]
         x = encoder(tokens.reshape(b * choices, -1), **flat, **shared)
         # [b * choices, n, e] -> [b * choices, e]
-        x = dropout_layer(self.config, self.deterministic)(encoder.pooled(x))
+        x = self.dropout()(encoder.pooled(x))
         # [b * choices, e] -> [b * choices, 1] -> [b, choices]
         return out_layer(self.config, 1, "choice_out")(x).reshape(b, choices)
 
@@ -179,17 +172,13 @@ class SpanLogits(NamedTuple):
     end: jax.Array
 
 
-class EncoderForSpans(nn.Module):
+class EncoderForSpans(EncoderHead):
     """The encoder with two logits for each token: extractive question answering.
 
     Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
       with_pooler: the encoder has one, which this head does not read.
     """
 
-    config: EncoderConfig
-    deterministic: bool = True
     with_pooler: bool = False
 
     @nn.compact
@@ -206,7 +195,7 @@ class EncoderForSpans(nn.Module):
           **inputs: as of `Encoder`.
         """
         c = self.config
-        encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
+        encoder = self.make_encoder(self.with_pooler)
         x = encoder(tokens, example_ids, **inputs)
         if c.answer_mlp:
             x = self._block(x)
@@ -218,7 +207,7 @@ class EncoderForSpans(nn.Module):
 
     def _block(self, x: jax.Array) -> jax.Array:
         c = self.config
-        dropout = dropout_layer(c, self.deterministic)
+        dropout = self.dropout()
         sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
         # [b, n, e] -> [b, n, e], a post-norm block as in the layers.
         y = dropout(Mlp(*sizes, name="answer_mlp")(dropout(x)))

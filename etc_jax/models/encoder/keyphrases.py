@@ -3,21 +3,12 @@
 import jax
 from flax import linen as nn
 
-from etc_jax.models.encoder.body import Encoder
-from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder.heads import EncoderHead
 from etc_jax.models.ngram_head import NgramHead
 
 
-class EncoderForKeyphrases(nn.Module):
-    """Encoder and head: `encoder`, `head`. The look of elements is not an input.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForKeyphrases(EncoderHead):
+    """Encoder and head: `encoder`, `head`. The look of elements is not an input."""
 
     @nn.compact
     def __call__(
@@ -34,7 +25,7 @@ class EncoderForKeyphrases(nn.Module):
         Returns:
           float32 `[b, 5, n]`; see `NgramHead`.
         """
-        encoder = Encoder(self.config, self.deterministic, name="encoder")
+        encoder = self.make_encoder()
         # [b, n] -> [b, n, e] -> [b, 5, n]
         x = encoder(tokens, example_ids, **inputs)
         return NgramHead(self.config, name="head")(x, words)

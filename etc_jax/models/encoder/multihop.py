@@ -11,23 +11,13 @@ from flax import linen as nn
 
 from etc_jax import sharding
 from etc_jax.layers.common import ACTIVATIONS, Dense
-from etc_jax.models.encoder.body import Encoder
-from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.encoder.heads import dropout_layer, out_layer
+from etc_jax.models.encoder.heads import EncoderHead, out_layer
 from etc_jax.models.heads import HOTPOTQA_TYPES
 from etc_jax.ops import sequence
 
 
-class EncoderForCandidates(nn.Module):
-    """The encoder with a logit for each of some tokens, which stand for answers.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForCandidates(EncoderHead):
+    """The encoder with a logit for each of some tokens, which stand for answers."""
 
     @nn.compact
     def __call__(
@@ -45,10 +35,10 @@ class EncoderForCandidates(nn.Module):
           float32 logits `[b, m]`; without a meaning where there is no candidate.
         """
         c = self.config
-        encoder = Encoder(c, self.deterministic, name="encoder")
+        encoder = self.make_encoder()
         # [b, n] -> [b, n, e] -> [b, m, e]
         x = rows_at(encoder(tokens, example_ids, **inputs), candidates)
-        x = dropout_layer(c, self.deterministic)(x)
+        x = self.dropout()(x)
         # [b, m, e] -> [b, m, 1] -> [b, m]
         return out_layer(c, 1, "candidate")(x)[..., 0]
 
@@ -71,16 +61,8 @@ class EvidenceLogits(NamedTuple):
     end: jax.Array
 
 
-class EncoderForEvidence(nn.Module):
-    """The encoder with an answer and what supports it: paragraphs and sentences.
-
-    Attributes:
-      config: of the encoder.
-      deterministic: no dropout.
-    """
-
-    config: EncoderConfig
-    deterministic: bool = True
+class EncoderForEvidence(EncoderHead):
+    """The encoder with an answer and what supports it: paragraphs and sentences."""
 
     @nn.compact
     def __call__(
@@ -105,8 +87,8 @@ class EncoderForEvidence(nn.Module):
           read off the first token.
         """
         c = self.config
-        encoder = Encoder(c, self.deterministic, name="encoder")
-        x = dropout_layer(c, self.deterministic)(encoder(tokens, example_ids, **inputs))
+        encoder = self.make_encoder()
+        x = self.dropout()(encoder(tokens, example_ids, **inputs))
         # [b, n, e] -> [b, n, 2]
         span = out_layer(c, 2, "answer_span")(x)
         return EvidenceLogits(

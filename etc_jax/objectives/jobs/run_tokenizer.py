@@ -35,7 +35,7 @@ def check_rows(tokenizer: Tokenizer, model: Any, ids: Mapping[str, np.ndarray]) 
     Args:
       tokenizer: of the data.
       model: config of the model.
-      ids: where they lie -> ids of all the data.
+      ids: where they lie -> int `[n]`, ids of all the data.
 
     Raises:
       ValueError: naming the token, or if the tokenizer is that of another model.

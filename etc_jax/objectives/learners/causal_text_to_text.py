@@ -35,6 +35,7 @@ class CausalTextToText(TextToText):
         return CausalLm(self.model, module, self.objective.r3f)
 
     def init(self, rng: jax.Array) -> Any:
+        """Parameters of the language model, from a scalar key."""
         return self._language_model.init(rng)
 
     def loss(self, params, batch, rng, deterministic: bool) -> Sums:

@@ -48,6 +48,7 @@ class SequenceChoices(EncoderFinetuning):
         return SequenceInputs(*flat)
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, o]`."""
         total, hits, examples = candidates.choice(
             outputs,
             self._is_option(batch),
@@ -57,6 +58,7 @@ class SequenceChoices(EncoderFinetuning):
         return total, {"accuracy": (hits, examples)}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, o]`."""
         return [Choice(candidates.candidate_logits(outputs, self._is_option(batch)))]
 
     def _is_option(self, batch: Any) -> jax.Array:

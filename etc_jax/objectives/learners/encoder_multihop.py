@@ -63,6 +63,7 @@ class WikihopLongformer(MarkedFinetuning):
         return EncoderForCandidates(self.model, deterministic)
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, m]`."""
         total, hits, examples = candidates.choice(
             outputs,
             batch[CANDIDATES] >= 0,
@@ -72,6 +73,7 @@ class WikihopLongformer(MarkedFinetuning):
         return total, {"accuracy": (hits, examples)}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, m]`."""
         is_candidate = batch[CANDIDATES] >= 0
         return [Choice(candidates.candidate_logits(outputs, is_candidate))]
 

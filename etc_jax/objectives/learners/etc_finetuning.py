@@ -187,6 +187,7 @@ class StructuredWikihop(HeadFinetuning):
         return CandidateHead(config, final, deterministic, name="head")
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, g]`."""
         total, hits, examples = candidates.choice(
             outputs,
             self._is_candidate(batch),
@@ -197,6 +198,7 @@ class StructuredWikihop(HeadFinetuning):
         return total, {"accuracy": (hits, examples)}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, g]`."""
         is_candidate = self._is_candidate(batch)
         return [Choice(candidates.candidate_logits(outputs, is_candidate))]
 

@@ -66,7 +66,7 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def init(self, rng: jax.Array) -> Any:
-        """Parameters by part; their sizes do not depend on the input's lengths."""
+        """Parameters by part, from a scalar key; no size depends on a length."""
 
     @abc.abstractmethod
     def outputs(self, params: Any, batch: Any) -> Any:
@@ -138,6 +138,7 @@ class Finetuning(Learner):
         return {}
 
     def init(self, rng: jax.Array) -> Any:
+        """Parameters of the module, from a scalar key."""
         batch = self.smallest_batch()
         inputs, named = self.inputs(batch), self.named_inputs(batch)
         return self.module(True).init(rng, *inputs, **named)["params"]
@@ -217,16 +218,16 @@ def _learner_for(model: Any, objective: RegularisedConfig, task: Task) -> Learne
             f"{family} takes {', '.join(model.formats)}; set data.format or "
             "model.family"
         )
-    learner = learner_of(task, model)
-    if not isinstance(model, learner.takes()):
-        names = ", ".join(map(_family, learner.takes()))
+    learner_class = learner_of(task, model)
+    if not isinstance(model, learner_class.takes()):
+        names = ", ".join(map(_family, learner_class.takes()))
         raise ValueError(
             f"objective {objective.name} trains {names}, not {family}; set model.family"
         )
-    made = learner(model, objective, task.classes, task.options)
-    if made.problem is not None:
-        raise ValueError(made.problem)
-    return made
+    learner = learner_class(model, objective, task.classes, task.options)
+    if learner.problem is not None:
+        raise ValueError(learner.problem)
+    return learner
 
 
 def _family(model: type) -> str:

@@ -65,11 +65,13 @@ class OneLabel(Labels):
     """One label of a text, by a softmax over all."""
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, classes]`."""
         targets, weights = batch["labels"]["label"], batch["weights"]
         total, hits, texts = label_loss(outputs, targets, weights, self.class_weights())
         return total, {"accuracy": (hits, texts)}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, classes]`."""
         targets = jnp.maximum(batch["labels"]["label"], 0)  # padding has none
         return [Choice(outputs, self.class_weights()[targets])]
 
@@ -78,11 +80,13 @@ class LabelSets(Labels):
     """Any number of labels of a text, each by a sigmoid of its own."""
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, classes]`."""
         targets, weights = batch["labels"]["label"], batch["weights"]
         total, f1 = label_set_loss(outputs, targets, weights, self.class_weights())
         return total, {"micro_f1": f1}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, classes]`."""
         del batch
         share = self.class_weights() / len(self.classes)
         return [Choice(outputs, jnp.broadcast_to(share, outputs.shape), binary=True)]
@@ -96,11 +100,13 @@ class TokenLabels(Labels):
     """
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, n, classes]`."""
         targets, weights = batch["labels"]["tags"], batch["weights"]
         total, hits = token_label_loss(outputs, targets, weights, self.class_weights())
         return total, {"accuracy": hits}
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
+        """See `Finetuning.distributions`; of outputs `[b, n, classes]`."""
         number, weights = len(self.classes), self.class_weights()
         shares = token_shares(batch["labels"]["tags"], weights, number)
         return [Choice(outputs, shares)]

@@ -69,6 +69,7 @@ class Keyphrases(Finetuning):
         return (*super().inputs(batch), batch[self.words])
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
+        """See `Finetuning.losses`; of outputs `[b, 5, n]`."""
         labels, weights = batch["labels"], batch["weights"]
         number = ngrams.num_words(batch[self.words])
         allowed = ngrams.ngram_mask(number, outputs.shape[-1])
@@ -89,6 +90,7 @@ class Keyphrases(Finetuning):
 
     def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
         # [b, longest, n] -> [b, longest * n]: one choice among all runs.
+        """See `Finetuning.distributions`; of outputs `[b, 5, n]`."""
         return [Choice(outputs.reshape(len(outputs), -1))]
 
 

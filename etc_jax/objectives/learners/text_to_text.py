@@ -90,6 +90,7 @@ class EncoderDecoderTextToText(TextToText):
         return Seq2Seq(self.model, module, c.label_smoothing, c.z_loss, c.r3f)
 
     def init(self, rng: jax.Array) -> Any:
+        """Parameters of the encoder-decoder, from a scalar key."""
         return self._seq2seq.init(rng)
 
     def loss(self, params, batch, rng, deterministic: bool) -> Sums:

@@ -103,7 +103,7 @@ def span_losses(
 
 
 def span_distributions(outputs: Any, batch: Any, is_token: jax.Array) -> list[Choice]:
-    """Those of `span_losses`; see `Finetuning.distributions`."""
+    """Those of `span_losses`, over `[b, n]` tokens; see `Finetuning.distributions`."""
     answered = jnp.any(batch["labels"]["starts"] >= 0, axis=-1) / 2
     ends = (outputs.start, outputs.end)
     return [Choice(jnp.where(is_token, x, NOWHERE), answered) for x in ends]

@@ -513,10 +513,8 @@ def _split(axis_name: str, x: _Arrays, choices: _Choices) -> Array:
         # Rows are read by number, so that each device has all of them.
         rows = None if x.biases.to_globals is None else SideBias(everywhere, long)
         bias_specs = _Biases(everywhere, rows, long)
-    specs = _Arrays(
-        *(long, long, long, global_specs, long),
-        *(everywhere, everywhere, everywhere, bias_specs),
-    )
+    in_parts = (long, long, long, global_specs, long)
+    specs = _Arrays(*in_parts, everywhere, everywhere, everywhere, bias_specs)
     # Each device has whole steps, so that places a step apart stay so.
     multiple = sequence.size(axis_name) * math.prod(set(choices.dilation))
 

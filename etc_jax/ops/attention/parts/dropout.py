@@ -26,7 +26,7 @@ class Dropout(NamedTuple):
 
     @classmethod
     def make(cls, rate: float, rng: Array | None) -> Dropout:
-        """Without a key if the rate is 0, and the other way round.
+        """Of a scalar key, or None: without a key the rate is 0, and so conversely.
 
         Raises:
           ValueError: see `check_dropout_rate`.

@@ -33,7 +33,7 @@ def accumulation_dtype(dtype) -> jnp.dtype:
 
 
 def dot(equation: str, a: jax.Array, b: jax.Array, dtype) -> jax.Array:
-    """The einsum `equation` of both, with sums in `dtype`, which its result has.
+    """The einsum of two arrays, of the shapes in `equation`, with sums in `dtype`.
 
     The wider operand is cast to the narrower type.
     """
