@@ -24,13 +24,11 @@ REPLACED = {
     "held_back": "validation",
     "measure": "metric",
     "beside": "side keys, or the name of what stands there",
-    "whole_length": "full_attention_length",
+    "whole_length": "record_length, full_attention_length",
     "foretell": "predict",
     "foretold": "predicted",
     "form": "converter",
     "forms": "converters",
-    "learner": "fine-tuning task",
-    "job": "trainer setup",
 }
 ARRAYS = {"Array", "ndarray"}
 SHAPE = re.compile(r"\[[^\]]*\]|\bshapes?\b|\bscalar")
@@ -51,22 +49,20 @@ class Left(NamedTuple):
 
 
 LEFT = {
-    "base": Left(names=1, terms=1),
+    "base": Left(terms=1),
     "cli": Left(terms=1),
-    "config": Left(terms=1),
     "configs": Left(names=4),
     "conversion": Left(terms=1),
     "data": Left(terms=12),
-    "datasets": Left(terms=8),
+    "datasets": Left(terms=7),
     "generation": Left(names=4, shapes=4),
     "layers": Left(names=2, terms=1),
     "loading": Left(names=7, terms=2, shapes=4),
-    "objectives": Left(terms=13),
+    "objectives": Left(terms=3),
     "ops": Left(names=4, terms=1),
     "prediction": Left(terms=1),
-    "recipes": Left(names=1),
     "tasks": Left(terms=17),
-    "training": Left(terms=6),
+    "training": Left(terms=2),
 }
 
 
