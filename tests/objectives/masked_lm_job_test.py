@@ -110,7 +110,7 @@ def test_a_batch_that_does_not_fit_is_named(of_bytes):
     }
     ids, places = job.check_batch(wrong)
     assert "tokens holds ids from" in ids and "model.vocab_size is 257" in ids
-    assert "mlm_positions holds places" in places
+    assert "mlm_positions holds positions" in places
     del batch["example_ids"]
     assert "the batch lacks example_ids" in job.check_batch(batch)[0]
 

@@ -292,7 +292,7 @@ def test_ids_outside_the_vocabulary_are_named(name, bad):
 def test_places_beyond_the_input_are_named(name, place, message):
     batch = {**BATCH, name: BATCH[name].at[0, 0].set(place)}
     (problem,) = check_batch(batch, MODEL)
-    assert problem.startswith(f"{name} holds places") and message in problem
+    assert problem.startswith(f"{name} holds positions") and message in problem
 
 
 @pytest.mark.parametrize("name, reach", [("structure", 8), ("cpc_structure", 3)])
