@@ -234,8 +234,14 @@ def test_the_fields_of_a_family_go_with_it(home):
             "kept_share: is 0.4, but the candidates are .* = 1 ",
         ),
         ({"objective__global_tokens": 1}, "global_tokens: is 1, but rows of this"),
-        ({"objective__generator_family": "roberto"}, "generator_family: no masked_lm_"),
-        ({"objective__generator_family": "bart"}, "generator_family: no masked_lm_"),
+        (
+            {"objective__generator_family": "roberto"},
+            "generator_family: no masked lm model",
+        ),
+        (
+            {"objective__generator_family": "bart"},
+            "generator_family: no masked lm model",
+        ),
         ({"objective__generator_family": "bert"}, "generator.pad_id: unknown key"),
         ({"objective__generator__num_heads": 3}, "generator.num_heads: 3 does not div"),
         (
