@@ -70,7 +70,7 @@ def model():
     }
     config = config_lib.from_config_dict(values)
     params = jax.tree.map(np.asarray, found.params)
-    return TrainedModel(params, config, tokenizer.saved(), "runs/stage1", 60)
+    return TrainedModel(params, config, tokenizer, "runs/stage1", 60)
 
 
 def kept(model, values, tmp_path, **options):
