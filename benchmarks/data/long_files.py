@@ -206,7 +206,9 @@ def write_apart(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks long_files",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--megabytes", type=float, required=True)

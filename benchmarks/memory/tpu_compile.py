@@ -31,7 +31,8 @@ import jax.numpy as jnp
 
 from benchmarks.kit import report
 from etc_jax import structure as st
-from etc_jax.models.etc import body as etc
+from etc_jax.models.etc import config as etc_config
+from etc_jax.models.etc.body import Etc
 from etc_jax.training.preflight import device_memory, hardware, topology as topology_lib
 
 LEARNING_RATE = 1e-3
@@ -45,7 +46,7 @@ _SHOWN = 10
 
 
 def compile_encoder(
-    config: etc.EtcConfig,
+    config: etc_config.EtcConfig,
     long_length: int,
     global_length: int,
     topology: str,
@@ -80,8 +81,8 @@ def compile_encoder(
     links = jax.ShapeDtypeStruct((1, long_length, 1), jnp.int16)
     inputs = (tokens, globals_, st.Structure(tokens, globals_, links))
     key = jax.eval_shape(lambda: jax.random.key(0))
-    params = jax.eval_shape(etc.Etc(config).init, key, *inputs)
-    model = etc.Etc(config, deterministic=not dropout)
+    params = jax.eval_shape(Etc(config).init, key, *inputs)
+    model = Etc(config, deterministic=not dropout)
 
     def loss(params, key, *inputs):
         outputs = model.apply(params, *inputs, rngs={"dropout": key})
@@ -122,9 +123,9 @@ def quadratic_shapes(shapes, config, n: int) -> list[tuple[int, ...]]:
     )
 
 
-def config_of(args: argparse.Namespace) -> etc.EtcConfig:
+def config_of(args: argparse.Namespace) -> etc_config.EtcConfig:
     """The encoder that the options ask for, in bfloat16."""
-    return getattr(etc, args.size)(
+    return getattr(etc_config, args.size)(
         dtype="bfloat16",
         remat_policy=args.remat_policy,
         attention_block_size=128,

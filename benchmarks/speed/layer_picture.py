@@ -57,7 +57,9 @@ def draw(found: dict[str, float], out: pathlib.Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks layer_picture",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("files", type=pathlib.Path, nargs="+")

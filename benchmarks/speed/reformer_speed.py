@@ -24,7 +24,7 @@ from benchmarks.speed.reformer_parts import (
     random_tokens,
     small_config,
 )
-from etc_jax.conversion.families.reformer import export_hf
+from etc_jax.conversion.families.reformer import weights_to_hf
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 
@@ -99,7 +99,8 @@ def jax_step(sizes: LmSizes, rotations: np.ndarray | None = None) -> JaxStep:
         params,
         sizes.tokens,
         rotations,
-        export_fn=lambda gradients: export_hf(
+        # The bias of the logits by both names: versions differ in which they add.
+        export_fn=lambda gradients: weights_to_hf(
             jax.tree.map(np.asarray, gradients), config
         ),
     )
