@@ -257,7 +257,7 @@ def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> N
     if rows is not None and end > rows:
         raise ValueError(
             f"the tokenizer in {folder} has pieces of text up to id {end - 1}, but the "
-            f"table of the model {rows} rows: it is that of another model; give the "
+            f"table of the model has {rows} rows: it is that of another model; give the "
             "vocabulary of this one"
         )
 

@@ -463,7 +463,7 @@ def test_a_model_that_cannot_answer_is_refused(hotpot, wiki, refused, tmp_path):
     assert "global_types holds ids from 0 to 7, but model.num_types is 5" in message
     made = finetuned_run.config("wikihop", model__vocab_size=500, data__vocab_size=500)
     message = refused(wiki, f"--model={changed('large', made)}")
-    assert "ids, but the model was trained with data.vocab_size = 500" in message
+    assert "text up to id 1462, but the table of the model has 500 rows" in message
     assert "missing field" in refused(wiki, file=hotpot.file)
 
 

@@ -260,7 +260,7 @@ def test_nothing_is_fetched_unless_asked_for(cache, monkeypatch):
 def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     larger = WordPieceTokenizer([*PIECES, "more"])
     tiny("bert", tokenizer=larger).save(tmp_path / "model")
-    told = "pieces of text up to id 16, but the table of the model 16 rows"
+    told = "pieces of text up to id 16, but the table of the model has 16 rows"
     with pytest.raises(ValueError, match=told):
         etc_jax.load(tmp_path / "model")
 

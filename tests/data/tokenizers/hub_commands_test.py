@@ -187,6 +187,6 @@ def test_a_vocabulary_larger_than_the_model_is_refused(tmp_path, capsys):
     theirs = model_folder(tmp_path / "theirs", bert_json, config)
     assert command(f"--hf={theirs}", f"--out={tmp_path / 'ours'}") == 2
     last = len(BERT_PIECES) - 1
-    told = f"has pieces of text up to id {last}, but the table of the model 30 rows"
+    told = f"has pieces of text up to id {last}, but the table of the model has 30 rows"
     assert told in capsys.readouterr().err
     assert not native.exists(tmp_path / "ours")
