@@ -30,7 +30,7 @@ _KINDS = {
 
 def draw(workdir: Workdir, questions: Questions | None) -> None:
     """Writes all pictures of the report."""
-    runs = {"training": workdir.metrics("train"), "held back": workdir.metrics("eval")}
+    runs = {"training": workdir.metrics("train"), "validation": workdir.metrics("eval")}
     entropy = workdir.final_report()["unigram_entropy"]
     path = workdir.folder / CURVES
     draw_panels(_PRETRAINING_PANELS, runs, path, unigram_entropy=entropy)

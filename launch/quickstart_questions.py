@@ -114,7 +114,7 @@ class Questions:
         return self._read(name, "scores.json")
 
     def accuracy(self, name: str) -> float:
-        """The share of right answers of a run, by the official measure."""
+        """The share of right answers of a run, by the official metric."""
         return self.scores(name)["metrics"]["accuracy"]
 
     def predictions(self, name: str) -> dict[str, str]:
@@ -182,7 +182,7 @@ class Questions:
     def _train(self, name: str) -> list[str]:
         values = {
             "data.paths": (str(self.cache("train")),),
-            "data.held_back_paths": (str(self.cache("dev")),),
+            "data.validation_paths": (str(self.cache("dev")),),
         }
         vocab_size = self.pretraining.config()["data"]["vocab_size"]
         if vocab_size != fields()["data.vocab_size"]:

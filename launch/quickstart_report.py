@@ -15,7 +15,7 @@ from launch.quickstart_pictures import CURVES, QUESTIONS_CURVES, STRUCTURE
 from launch.quickstart_questions import COUNTS, RUNS, SHOWN, Questions
 from launch.quickstart_runs import Workdir, digest
 
-# Held-back MLM loss must be this much below the unigram entropy of the same text.
+# Validation MLM loss must be this much below the unigram entropy of the same text.
 MLM_BAR_NATS = 0.7
 # CPC must find its sentence in the pool so often, and so rarely among shuffled ones.
 CPC_BAR = 0.04
@@ -47,14 +47,14 @@ def checks(workdir: Workdir, questions: Questions | None) -> list[Check]:
     stops = [x.saved_step for x in workdir.launches() if x.exit_code == PREEMPTED]
     made = [
         Check(
-            "masked words: MLM loss on held-back documents",
+            "masked words: MLM loss on validation documents",
             f"at least {MLM_BAR_NATS} nats below the unigram entropy, {entropy:.3f}",
             f"{loss:.3f}, which is {entropy - loss:.3f} below",
             entropy - loss >= MLM_BAR_NATS,
         ),
         Check(
             "masked sentences: CPC finds the right one among "
-            f"{scores['cpc_pool_sentences']} of held-back documents",
+            f"{scores['cpc_pool_sentences']} of validation documents",
             f"at least {CPC_BAR:.0%} (chance: {chance:.2%}), from {POOL_DOCUMENTS} "
             "documents or more",
             f"{found:.2%}, {found / chance:.1f} times chance; {documents} documents",
@@ -126,13 +126,13 @@ def facts(workdir: Workdir) -> dict[str, Any]:
         Pretraining(config.model, config.objective).init, jax.random.key(0)
     )
     text = prepare(config.data, workdir.folder)
-    train, held_back = text.train[0], text.held_back
+    train, validation = text.train[0], text.validation
     return {
         "parameters": sum(x.size for x in jax.tree.leaves(shapes)),
         "documents": train.num_documents,
         "tokens": train.num_tokens,
-        "held_back_documents": held_back.num_documents,
-        "held_back_tokens": held_back.num_tokens,
+        "validation_documents": validation.num_documents,
+        "validation_tokens": validation.num_tokens,
         "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         "cpu": machine.cpu_name(),
         "cores": os.cpu_count(),
@@ -237,8 +237,8 @@ def _about(workdir: Workdir) -> str:
         "tokens, with one global token a sentence. The text is the documentation that "
         f"Python and its packages bring: {known['documents']:,} documents, "
         f"{known['tokens']:,} tokens; "
-        f"{known['held_back_documents']:,} more documents "
-        f"({known['held_back_tokens']:,} tokens) were held back for evaluation.\n\n"
+        f"{known['validation_documents']:,} more documents "
+        f"({known['validation_tokens']:,} tokens) were kept for validation.\n\n"
         "Two things are learned at once: to fill in masked words (MLM), and, where a "
         "whole sentence is masked, to predict its summary so well that it can be "
         "picked out of many (CPC). Losses are in nats. The unigram entropy is the loss "

@@ -49,20 +49,9 @@ class Left(NamedTuple):
 
 
 LEFT = {
-    "base": Left(terms=1),
-    "cli": Left(terms=1),
     "configs": Left(names=4),
-    "conversion": Left(terms=1),
-    "data": Left(terms=12),
-    "datasets": Left(terms=7),
     "generation": Left(names=4, shapes=4),
-    "layers": Left(names=2, terms=1),
-    "loading": Left(names=7, terms=2, shapes=4),
-    "objectives": Left(terms=3),
-    "ops": Left(names=4, terms=1),
-    "prediction": Left(terms=1),
-    "tasks": Left(terms=17),
-    "training": Left(terms=2),
+    "loading": Left(names=6, shapes=4),
 }
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import ml_collections
 
 from benchmarks.data.structure_items import (
-    HELD_BACK_SERIES,
     TRAIN_SERIES,
+    VALIDATION_SERIES,
     frequent_words,
 )
 from benchmarks.kit.finetuning_runs import make_caches, read_caches
@@ -53,23 +53,23 @@ def length_of(paragraphs: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """Questions to learn from, and held-back ones.
+    """Questions to learn from, and validation ones.
 
     Attributes:
       folder: of the files and of everything that is made of them.
-      train, held_back: files by the order of paragraphs.
+      train, validation: files by the order of paragraphs.
       tokenizer: of the inputs.
     """
 
     folder: pathlib.Path
     train: Mapping[str, pathlib.Path]
-    held_back: Mapping[str, pathlib.Path]
+    validation: Mapping[str, pathlib.Path]
     tokenizer: Tokenizer
 
     def caches(
         self, order: str, length: int, options: Mapping[str, Any]
     ) -> tuple[WindowCache, WindowCache]:
-        """Inputs to learn from and held back, made once.
+        """Inputs to learn from and to validate on, made once.
 
         Args:
           order: of the paragraphs.
@@ -79,23 +79,23 @@ class Items:
         named = "_".join(f"{name}{value}" for name, value in options.items())
         return make_caches(
             TASK.with_options(options),
-            (self.train[order], self.held_back[order]),
+            (self.train[order], self.validation[order]),
             self.tokenizer,
             self.folder / f"{order}_{length}_{named}",
             TextToTextSizes(length, ANSWER),
         )
 
 
-def write_short(folder: pathlib.Path, *, questions: int, held_back: int) -> Items:
+def write_short(folder: pathlib.Path, *, questions: int, validation: int) -> Items:
     """Makes the files of short questions and a vocabulary of their words, once.
 
     Args:
       folder: of the files.
       questions: to learn from.
-      held_back: to be evaluated on.
+      validation: to be evaluated on.
     """
     sides = []
-    for series, count in ((_SHORT_SERIES, questions), (HELD_BACK_SERIES, held_back)):
+    for series, count in ((_SHORT_SERIES, questions), (VALIDATION_SERIES, validation)):
         plain = _plain(folder / f"{series}", series, count)
         articles = short_articles(list(read([plain])), seed=series)
         file = _articles(plain.with_name(f"{SHORT}.json"), articles)
@@ -110,7 +110,7 @@ def write_items(
     tokenizer: Tokenizer,
     *,
     questions: int,
-    held_back: int,
+    validation: int,
     paragraphs: int,
 ) -> Items:
     """Makes the files of questions among other paragraphs, once.
@@ -119,14 +119,14 @@ def write_items(
       folder: of the files.
       tokenizer: of the inputs.
       questions: to learn from.
-      held_back: to be evaluated on.
+      validation: to be evaluated on.
       paragraphs: of an input.
 
     Raises:
       ValueError: if there are too few paragraphs to draw from.
     """
     sides = []
-    for series, count in ((TRAIN_SERIES, questions), (HELD_BACK_SERIES, held_back)):
+    for series, count in ((TRAIN_SERIES, questions), (VALIDATION_SERIES, validation)):
         plain = _plain(folder / f"{series}", series, count)
         sides.append(_with_distractors(plain, paragraphs))
     return Items(folder, *sides, tokenizer)
@@ -220,16 +220,16 @@ def config(
     Args:
       family: of the model, an encoder-decoder.
       model: its fields, but those that the vocabulary decides.
-      caches: to learn from and held back.
+      caches: to learn from and to validate on.
     """
-    train, held_back = caches
+    train, validation = caches
     made = config_lib.default_config(family, objective=TASK.name, source="windows")
     vocab_size = train.header["vocab_size"]
     special = train.load_tokenizer().special_id
     made.model.update(model, vocab_size=vocab_size, eos_id=special("sep"))
     made.model.update(pad_id=special("pad"), decoder_start_id=special("cls"))
     lengths = {f"{name}_length": value for name, value in train.sizes.items()}
-    read_caches(made, train, held_back, **lengths)
+    read_caches(made, train, validation, **lengths)
     # One for all orders, whose inputs have the same shapes.
     made.train.compile_cache_dir = str(train.path.parent.parent / "compile_cache")
     return made

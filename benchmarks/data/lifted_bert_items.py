@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.data.structure_items import HELD_BACK_SERIES, TRAIN_SERIES, Record
+from benchmarks.data.structure_items import TRAIN_SERIES, VALIDATION_SERIES, Record
 from benchmarks.kit.finetuning_runs import make_caches
 from etc_jax.base.whole_files import write_whole
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -63,21 +63,21 @@ class Items:
       item_set: that they are of.
       folder: of everything that is made of them.
       train: official records to learn from.
-      held_back: those to be evaluated on.
+      validation: those to be evaluated on.
     """
 
     item_set: ItemSet
     folder: pathlib.Path
     train: pathlib.Path
-    held_back: pathlib.Path
+    validation: pathlib.Path
 
     def make_caches(
         self, tokenizer: Tokenizer, length: int, *, workers: int = 0
     ) -> tuple[WindowCache, WindowCache]:
-        """Inputs of `length` tokens to learn from and held back, made once."""
+        """Inputs of `length` tokens to learn from and to validate on, made once."""
         return make_caches(
             self.item_set.task,
-            (self.train, self.held_back),
+            (self.train, self.validation),
             tokenizer,
             self.folder / str(length),
             StructuredSizes(length, _GLOBAL),
@@ -85,10 +85,10 @@ class Items:
         )
 
     def upper_bound(self, tokenizer: Tokenizer, length: int) -> dict[str, float]:
-        """What gold labels would score on held-back items, in percent, found once."""
+        """What gold labels would score on validation items, in percent, found once."""
         known = self.folder / str(length) / "upper_bound.json"
         if not known.exists():
-            sizes, files = StructuredSizes(length, _GLOBAL), [self.held_back]
+            sizes, files = StructuredSizes(length, _GLOBAL), [self.validation]
             best = self.item_set.task.upper_bound(files, tokenizer, sizes)
             shares = best.scores.metrics.items()
             write_whole(known, json.dumps({name: 100 * x for name, x in shares}))
@@ -100,7 +100,7 @@ def write_items(
     folder: pathlib.Path,
     *,
     items: int,
-    held_back: int,
+    validation: int,
     contexts: int,
     hops: int,
     words: int,
@@ -111,7 +111,7 @@ def write_items(
       item_set: that they are of.
       folder: in which those of such an amount have their own.
       items: to learn from.
-      held_back: to be evaluated on.
+      validation: to be evaluated on.
       contexts: documents of an item.
       hops: steps to an answer.
       words: that an item has at least.
@@ -120,13 +120,13 @@ def write_items(
       ValueError: if there are no questions of that size.
     """
     numbers = f"contexts{contexts}_hops{hops}_words{words}"
-    here = folder / f"items{items}_held_back{held_back}_{numbers}"
+    here = folder / f"items{items}_validation{validation}_{numbers}"
     sizes = item_set.sizes(contexts=contexts, hops=(hops, hops), words=words)
     here.mkdir(parents=True, exist_ok=True)
-    made = Items(item_set, here, here / "train.json", here / "held_back.json")
+    made = Items(item_set, here, here / "train.json", here / "validation.json")
     for file, series, count in (
         (made.train, TRAIN_SERIES, items),
-        (made.held_back, HELD_BACK_SERIES, held_back),
+        (made.validation, VALIDATION_SERIES, validation),
     ):
         if not file.exists():
             write_records(file, item_set.records(count, seed=series, sizes=sizes))

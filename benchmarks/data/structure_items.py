@@ -40,7 +40,7 @@ WIKIHOP_TASK = wikihop.DATA_SET.in_format()
 
 Record = dict[str, Any]
 
-TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
+TRAIN_SERIES, VALIDATION_SERIES = 1, 2
 # Words that come up less often in the training items become [UNK].
 LEAST_COUNT = 20
 
@@ -96,17 +96,17 @@ class ItemSet:
         )
 
     def make_caches(
-        self, folder: pathlib.Path, count: int, held_back: int
+        self, folder: pathlib.Path, count: int, validation: int
     ) -> tuple[WindowCache, WindowCache]:
         """Inputs to learn from and to be evaluated on, made once.
 
-        The records are `train.json` and `held_back.json` in the folder.
+        The records are `train.json` and `validation.json` in the folder.
         """
         train = list(self.items(count, TRAIN_SERIES))
-        files = folder / "train.json", folder / "held_back.json"
+        files = folder / "train.json", folder / "validation.json"
         folder.mkdir(parents=True, exist_ok=True)
         write_records(files[0], train)
-        write_records(files[1], self.items(held_back, HELD_BACK_SERIES))
+        write_records(files[1], self.items(validation, VALIDATION_SERIES))
         tokenizer = self.word_tokenizer(train)
         return make_caches(self.task, files, tokenizer, folder, self.sizes)
 

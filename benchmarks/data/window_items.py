@@ -38,7 +38,7 @@ Record = dict[str, Any]
 
 # Share of the sentences that do not name their town.
 PRONOUNS = {"unnamed": 1.0, "named": 0.0}
-TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
+TRAIN_SERIES, VALIDATION_SERIES = 1, 2
 # Short windows that a long one is as long as.
 LONG_WINDOWS = 4
 # Of a window, beside the article: the question, [CLS] and [SEP] twice.
@@ -108,9 +108,9 @@ def words_of(record: NaturalQuestionsRecord) -> str:
 
 
 def write_files(
-    kind: str, folder: pathlib.Path, count: int, held_back: int, *, window: int
+    kind: str, folder: pathlib.Path, count: int, validation: int, *, window: int
 ) -> tuple[pathlib.Path, pathlib.Path, Tokenizer]:
-    """Makes the files of records to learn from and of those held back, once.
+    """Makes the files of records to learn from and of those for validation, once.
 
     Returns:
       Both, and a vocabulary of the words that are frequent in the former.
@@ -119,7 +119,7 @@ def write_files(
     files = []
     for name, series, number, annotators in (
         ("train", TRAIN_SERIES, count, 1),
-        ("held_back", HELD_BACK_SERIES, held_back, 5),
+        ("validation", VALIDATION_SERIES, validation, 5),
     ):
         files.append(folder / f"{name}_{number}.jsonl.gz")
         if not files[-1].exists():

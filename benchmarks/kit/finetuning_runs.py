@@ -71,13 +71,13 @@ def make_caches(
     drawn: Mapping[str, Any] | None = None,
     workers: int = 0,
 ) -> tuple[WindowCache, WindowCache]:
-    """Inputs to learn from and held back, made once.
+    """Inputs to learn from and to validate on, made once.
 
     Args:
       task: that the records are of.
-      files: of records to learn from, and of those held back.
+      files: of records to learn from, and of those for validation.
       tokenizer: of the inputs.
-      folder: of both, `train` and `held_back`.
+      folder: of both, `train` and `validation`.
       sizes: of an input.
       drawn: options of the task for the records that are trained on alone.
       workers: processes that make inputs.
@@ -92,29 +92,29 @@ def make_caches(
             workers=workers,
         )
         for name, file, options in zip(
-            ("train", "held_back"), files, (drawn, None), strict=True
+            ("train", "validation"), files, (drawn, None), strict=True
         )
     ]
     return made[0], made[1]
 
 
 def small_config(
-    train: WindowCache, held_back: WindowCache, model: Mapping[str, Any]
+    train: WindowCache, validation: WindowCache, model: Mapping[str, Any]
 ) -> ml_collections.ConfigDict:
     """A model of some size, from scratch, at the length of the longest window.
 
     Args:
       train: to learn from.
-      held_back: to be evaluated on; of the same task, vocabulary and options.
+      validation: to be evaluated on; of the same task, vocabulary and options.
       model: fields of `EtcConfig`, but the size of the vocabulary.
     """
     config = config_lib.default_config()
     config.model.update(vocab_size=train.header["vocab_size"], **model)
-    both = (train.longest, held_back.longest)
+    both = (train.longest, validation.longest)
     read_caches(
         config,
         train,
-        held_back,
+        validation,
         long_length=_rounded_up(max(x["long"] for x in both), _LONG),
         global_length=_rounded_up(max(x["global"] for x in both), _GLOBAL),
     )
@@ -124,7 +124,7 @@ def small_config(
 def read_caches(
     config: ml_collections.ConfigDict,
     train: WindowCache,
-    held_back: WindowCache,
+    validation: WindowCache,
     **lengths: int,
 ) -> None:
     """Lets a config learn prepared inputs, at the lengths of its `data`."""
@@ -132,7 +132,7 @@ def read_caches(
     config.data.update(
         source="windows",
         paths=(str(train.path),),
-        held_back_paths=(str(held_back.path),),
+        validation_paths=(str(validation.path),),
         input_options=train.input_options,
         vocab_size=train.header["vocab_size"],
         **lengths,
@@ -291,10 +291,10 @@ def open_job(config: config_lib.Config, folder: pathlib.Path) -> Job:
     )
 
 
-def held_back_loss(
+def validation_loss(
     config: config_lib.Config, folder: pathlib.Path, params: Any
 ) -> float:
-    """Nats a target of the held-back data of a config.
+    """Nats a target of the validation data of a config.
 
     Args:
       config: of a run.

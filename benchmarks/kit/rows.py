@@ -199,7 +199,7 @@ def config(
     """The checked config of a run.
 
     Args:
-      caches: to learn from and held back, in one folder with what was compiled.
+      caches: to learn from and to validate on, in one folder with what was compiled.
       row: {dotted path: value} that is different in this row; it has the last word.
       model: fields of `EtcConfig`.
       seed: of parameters and order.
@@ -222,7 +222,7 @@ def official(*records: str | pathlib.Path, threshold: float | None = None) -> Sc
     """Scores a run by the official metrics, in percent.
 
     Args:
-      *records: files of official ones, held back.
+      *records: files of official ones, for validation.
       threshold: of decoding; None: the best one, where there is a choice.
     """
 

@@ -93,7 +93,7 @@ def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
     values.data.update(
         source="windows",
         paths=("train",),
-        held_back_paths=("dev",),
+        validation_paths=("dev",),
         vocab_size=vocab_size,
         long_length=sizes.long_length,
         global_length=sizes.global_length,

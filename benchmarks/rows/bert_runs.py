@@ -36,7 +36,7 @@ class BertRuns:
     folder: pathlib.Path
 
     def files(self, part: str) -> list[str]:
-        """The files of a part: "train" or "held_back"."""
+        """The files of a part: "train" or "validation"."""
         return [
             file
             for pattern in getattr(self.args, part)
@@ -86,13 +86,13 @@ class BertRuns:
         return finetuning_runs.changed(made, self.changes)
 
     def study(self, config_fn, task: Task, **fields: Any) -> rows.Study:
-        """Official scores on the held-back files; other fields are `rows.Study`'s."""
+        """Official scores on the validation files; other fields are `rows.Study`'s."""
         about = {"arguments": report.arguments(self.args)} | fields.pop("about", {})
         return rows.Study(
             self.folder,
             config_fn,
-            rows.official(*self.files("held_back")),
-            measure=task.measure,
+            rows.official(*self.files("validation")),
+            measure=task.metric,
             about=about,
             **fields,
         )
@@ -113,7 +113,7 @@ def add_options(tasks: Collection[str], add: Callable) -> None:
     add("--task", choices=sorted(tasks), required=True)
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--train", nargs="+", required=True, help="files to learn from, or globs")
-    add("--held_back", nargs="+", required=True, help="files to be scored on")
+    add("--validation", nargs="+", required=True, help="files to be scored on")
     add("--learning_rate", type=float, default=1e-4)
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks cpc_ablation --workdir=runs/cpc_ablation --out=ablation.json
 
 Trains `--config=quickstart` and `--config=quickstart:no_cpc` once a seed, one after
-the other, and compares what their final reports say of 256 held-back sentences: how
+the other, and compares what their final reports say of 256 validation sentences: how
 often the nearest other summary is one of the same document, for sentences encoded
 alone and for masked ones in their documents, and how often CPC finds the masked
 sentence. Finished runs are not trained again, so the command can be interrupted.
@@ -24,7 +24,7 @@ from etc_jax.configs.quickstart import quickstart
 # Row -> variant of the config.
 VARIANTS = {"with_cpc": "", "no_cpc": "no_cpc"}
 MEASURE = "summary_same_document_top1"
-# Shares, and the held-back loss of MLM, in nats.
+# Shares, and the validation loss of MLM, in nats.
 BESIDE = (
     *("context_same_document_top1", "cpc_pool_top1", "cpc_pool_shuffled_top1"),
     "mlm_loss",

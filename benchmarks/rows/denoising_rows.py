@@ -6,14 +6,15 @@
         --out=attention.json
 
 Trains `--config=denoising:short`, made smaller, on long documents (JSON lines with
-`text`), of each of which the end is held back; the loss is that of missing tokens of
-held-back text, in nats. Rows of --study=corpora (Xiong et al. 2022, table 2):
+`text`), of each of which the end is kept for validation; the loss is that of missing
+tokens of validation text, in nats. Rows of --study=corpora (Xiong et al. 2022, table
+2):
 
   long    the documents as they are
   random  passages of them; packing puts together those whose lengths fit
   linked  passages, each followed by the most similar ones (`etc-jax corpora link`)
 
-Each is evaluated on its own held-back text, as in section 3.3, and on that of the
+Each is evaluated on its own validation text, as in section 3.3, and on that of the
 others. Rows of --study=attention (table 1) are what the encoder sees, of the long
 documents: blocks, pooling (blocks and averages), overlap (blocks that overlap), globals
 (blocks with global tokens).
@@ -46,13 +47,13 @@ STUDIES = {
     "corpora": ("long", "random", "linked"),
     "attention": ("blocks", "pooling", "overlap", "globals"),
 }
-# Perplexities of held-back text after 100,000 steps (section 3.3).
+# Perplexities of validation text after 100,000 steps (section 3.3).
 PAPER = {"random": {"perplexity": 12.2}, "linked": {"perplexity": 10.5}}
 MODEL = {"embed_dim": 64, "mlp_dim": 256, "num_layers": 2, "num_decoder_layers": 2}
 WORDS = 2048
 PASSAGE = 40  # words, at least, in whole paragraphs
 LENGTH, TARGET = 512, 128
-HELD_BACK = 0.1
+VALIDATION = 0.1
 BLOCK = 64
 _ATTENTION: Mapping[str, Mapping[str, Any]] = {
     "blocks": {"pooling_layers": 0},
@@ -60,7 +61,7 @@ _ATTENTION: Mapping[str, Mapping[str, Any]] = {
     "overlap": {"pooling_layers": 0, "overlap": True},
     "globals": {"pooling_layers": 0, "num_globals": 4},
 }
-SIDES = ("train", "held_back")
+SIDES = ("train", "validation")
 
 
 def passages(paragraphs: Sequence[str], words: int) -> Iterator[list[str]]:
@@ -117,8 +118,8 @@ def write_corpora(
 
 
 def _side(paragraphs: list[str]) -> tuple[list[str], list[str]]:
-    """(what is learnt from, what is held back) of a document."""
-    border = round(len(paragraphs) * (1 - HELD_BACK))
+    """(what is learnt from, what is for validation) of a document."""
+    border = round(len(paragraphs) * (1 - VALIDATION))
     return paragraphs[:border], paragraphs[border:]
 
 
@@ -146,11 +147,11 @@ def config_of(
     # That of BART is for widths of 768: narrow layers would hardly begin to learn.
     made.model.update(_ATTENTION.get(row, _ATTENTION["pooling"]), initializer_range=0.1)
     made.model.update(dropout_rate=0.0)
-    train, held_back = (str(files[side]) for side in SIDES)
+    train, validation = (str(files[side]) for side in SIDES)
     made.data.update(
         source="jsonl",
         paths=(train,),
-        held_back_paths=(held_back,),
+        validation_paths=(validation,),
         tokenizer=str(args.workdir / "tokenizer.json"),
         vocab_size=WORDS,
         cache_dir=str(args.workdir / "caches"),
@@ -189,7 +190,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
 
     def scores(made: Config, folder: pathlib.Path) -> dict[str, float]:
         evaluate = functools.partial(
-            finetuning_runs.held_back_loss, params=finetuning_runs.params_of(folder)
+            finetuning_runs.validation_loss, params=finetuning_runs.params_of(folder)
         )
         aside = folder / "evaluation"
         found = {"loss": evaluate(made, aside)}

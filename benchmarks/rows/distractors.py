@@ -20,7 +20,7 @@ such as "sled-shuffled":
 
 All rows begin with one backbone, a BART trained from random weights on questions of
 short texts (`distractor_items`): does the text have the answer, and what is it? All
-rows see the same questions, each once. The score is SQuAD's own, on held-back
+rows see the same questions, each once. The score is SQuAD's own, on validation
 questions. Finished runs are not trained again. Arguments of the form --config.A.B=VALUE
 go to every row, those of the model to the backbone too.
 """
@@ -93,7 +93,7 @@ def _parts_of(row: str) -> tuple[str, str]:
 def make_caches(
     row: str, items: Items, paragraphs: int
 ) -> tuple[WindowCache, WindowCache]:
-    """Inputs of a row to learn from and held back, made once.
+    """Inputs of a row to learn from and to validate on, made once.
 
     Args:
       row: of `NAMES`.
@@ -160,14 +160,14 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     workdir = args.workdir or pathlib.Path("runs/distractors")
     backbone, paragraphs = workdir / "backbone", args.count + 1
     short = distractor_items.write_short(
-        workdir / SHORT, questions=args.short_items, held_back=args.held_back
+        workdir / SHORT, questions=args.short_items, validation=args.validation
     )
     folder = workdir / f"{args.items}_of_{paragraphs}"
     items = distractor_items.write_items(
         folder / "items",
         short.tokenizer,
         questions=args.items,
-        held_back=args.held_back,
+        validation=args.validation,
         paragraphs=paragraphs,
     )
     caches = {row: make_caches(row, items, paragraphs) for row in args.rows}
@@ -177,18 +177,18 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     def before(row: str, seed: int) -> finetuning_runs.Spent:
         config = short_config(short_caches, args.short_steps, changes)
         spent = finetuning_runs.train(config, backbone)
-        about[SHORT] = rows.official(short.held_back[SHORT])(config, backbone)
+        about[SHORT] = rows.official(short.validation[SHORT])(config, backbone)
         return spent
 
     def score(config: Config, run: pathlib.Path) -> Mapping[str, float]:
         _, order = _parts_of(run.name.partition("_seed")[0])
-        return rows.official(items.held_back[order])(config, run)
+        return rows.official(items.validation[order])(config, run)
 
     return rows.Study(
         folder,
         lambda row, seed: config_of(row, seed, caches[row], backbone, changes),
         score,
-        measure=TASK.measure,
+        measure=TASK.metric,
         metric="accuracy",
         before_fn=before,
         beside=("exact_match",),
@@ -205,7 +205,7 @@ main = rows.Command(
     NAMES,
     {
         "items": (3200, "to learn from"),
-        "held_back": (256, "items to be evaluated on"),
+        "validation": (256, "items to be evaluated on"),
         "count": (3, "paragraphs beside the right one"),
         "short_items": (32_000, "for the backbone"),
         "short_steps": (2500, "of the backbone, of 64 questions"),

@@ -21,7 +21,7 @@ several steps (see `benchmarks.data.lifted_bert_items`):
 All rows have the same questions, sizes, steps, batch and seeds. Pre-training is done
 once, with seed 0; seeds are those of fine-tuning. At --short_length only questions
 whose answer is still in the input can be learnt from, and HotpotQA's learning curve is
-of such; the score is the official one on all held-back questions, and the file of
+of such; the score is the official one on all validation questions, and the file of
 results says what gold labels would score at each length.
 
 Every step is made once: a command that was stopped goes on where it stood, and the
@@ -204,8 +204,8 @@ class Lifts:
             self.items.folder,
             lambda name, seed: self.config(ROWS[name], seed),
             # The usual threshold, not the best for the items that are scored.
-            rows.official(self.items.held_back, threshold=task.setting),
-            measure=task.measure,
+            rows.official(self.items.validation, threshold=task.setting),
+            measure=task.metric,
             metric=item_set.metric,
             before_fn=self.before,
             beside=item_set.beside,
@@ -233,7 +233,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> Lifts:
         source.model(kinds[name], length)
     text = _text(args, [name for name in args.rows if ROWS[name].goes_on])
     folder = args.workdir or pathlib.Path("runs/lifted_bert")
-    amount = report.chosen(args, ("items", "held_back", "contexts", "hops", "words"))
+    amount = report.chosen(args, ("items", "validation", "contexts", "hops", "words"))
     items = write_items(SETS[args.task], folder / args.task, **amount)
     caches = {
         name: items.make_caches(source.tokenizer, length, workers=args.workers)
@@ -259,7 +259,7 @@ def _text(args: argparse.Namespace, going_on: Sequence[str]) -> dict[str, Any]:
         "source": lifted_bert_models.format_of(args.text, args.text_field),
         "paths": tuple(args.text),
         "text_field": args.text_field,
-        "held_back_fraction": args.text_held_back,
+        "validation_fraction": args.text_validation,
     }
 
 
@@ -267,8 +267,8 @@ def _add(add) -> None:
     add("--bert", type=pathlib.Path, required=True, help="folder of Hugging Face")
     add("--text", nargs="+", help="files of text or JSONL, or globs")
     add("--text_field", default="text", help="of a JSONL row")
-    # Books are few, and which of them are held back is drawn.
-    add("--text_held_back", type=float, default=0.1, help="share of its documents")
+    # Books are few, and which of them are kept for validation is drawn.
+    add("--text_validation", type=float, default=0.1, help="share of its documents")
     add("--task", choices=sorted(SETS), default="hotpotqa")
     add("--learning_rate", type=float, default=2e-4)
     add("--pretraining_learning_rate", type=float, default=2e-4)
@@ -281,7 +281,7 @@ COMMAND = rows.Command(
     ROWS,
     {
         "items": (6000, "to learn from"),
-        "held_back": (500, "items to be evaluated on"),
+        "validation": (500, "items to be evaluated on"),
         "contexts": (10, "documents of an item"),
         "hops": (2, "steps to an answer"),
         "words": (2600, "of an item, at least"),

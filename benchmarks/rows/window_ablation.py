@@ -19,8 +19,8 @@ sentence.
 All rows see the same questions, each once. A question is some 12 short windows; of
 those without an answer a share is trained on (`NULL_SHARE`). So rows with short windows
 take more steps, each of as many tokens as one of the first row. The scores are the
-official ones on held-back questions, at the best thresholds. Runs that are finished are
-not trained again. Arguments of the form --config.A.B=VALUE go to every run.
+official ones on validation questions, at the best thresholds. Runs that are finished
+are not trained again. Arguments of the form --config.A.B=VALUE go to every run.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def make_caches(
     folder: pathlib.Path,
     tokenizer: Tokenizer,
     train: pathlib.Path,
-    held_back: pathlib.Path,
+    validation: pathlib.Path,
 ) -> tuple[WindowCache, WindowCache]:
-    """A row's inputs from training and held-back records, made once."""
-    task, files = TASK.with_options(row.options), (train, held_back)
+    """A row's inputs from training and validation records, made once."""
+    task, files = TASK.with_options(row.options), (train, validation)
     return finetuning_runs.make_caches(
         task, files, tokenizer, folder, row.sizes, drawn=row.drawn
     )
@@ -127,7 +127,7 @@ def config(
             "data.long_length": row.sizes.long_length,
             "data.global_length": row.sizes.global_length,
             "train.batch_size": row.batch_size,
-            # Held-back articles are many windows too.
+            # Validation articles are many windows too.
             "train.eval_every_steps": max(1, steps // 2),
         },
         model={**rows.MODEL, **row.model},
@@ -147,9 +147,9 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
     folder = args.workdir or pathlib.Path("runs/window_ablation") / name
     items = folder / "items"
     *files, tokenizer = window_items.write_files(
-        args.kind, items, args.items, args.held_back, window=args.window
+        args.kind, items, args.items, args.validation, window=args.window
     )
-    amount = f"{args.items}_{args.held_back}"
+    amount = f"{args.items}_{args.validation}"
     found = {name: row_of(name, args.window) for name in args.rows}
     caches = {
         name: make_caches(row, items / f"{name}_{amount}", tokenizer, *files)
@@ -159,7 +159,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         folder,
         lambda name, seed: config(found[name], caches[name], seed, changes),
         rows.official(files[1]),
-        measure=TASK.measure,
+        measure=TASK.metric,
         metric="short_accuracy",
         beside=("long-best-threshold-f1", "short-best-threshold-f1"),
         pairs=PAIRS,
@@ -184,7 +184,7 @@ main = rows.Command(
     NAMES,
     {
         "items": (4000, "to learn from"),
-        "held_back": (200, "items to be evaluated on"),
+        "validation": (200, "items to be evaluated on"),
         "window": (512, "tokens of the short ones"),
     },
     _add,

@@ -41,7 +41,7 @@ _PROVIDERS = {
     "encoder_family": "etc_jax.conversion.families",
     "format": "etc_jax.formats",
     "invented_items": "etc_jax.tasks.synthetic.every",
-    "held_back_score": "etc_jax.prediction.held_back",
+    "validation_score": "etc_jax.prediction.validation",
     "hugging_face": "etc_jax.conversion.families",
     "hugging_face_class": "etc_jax.conversion.families",
     "learner": "etc_jax.objectives",

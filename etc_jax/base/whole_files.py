@@ -92,7 +92,7 @@ def whole_folder(
 
 
 @contextlib.contextmanager
-def work_beside(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def work_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """An empty hidden folder beside a file that is made, for the time of the block."""
     with _unfinished(pathlib.Path(os.path.realpath(path)), is_folder=True) as work:
         yield work

@@ -17,7 +17,7 @@ import jax
 
 from etc_jax.cli import flag as config_flag
 from etc_jax.cli.model_commands import (
-    beside_of,
+    companions_of,
     kept_tokenizer,
     may_be_left_out,
     tokenizer_note,
@@ -37,7 +37,7 @@ from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
-from etc_jax.loading.beside import Beside
+from etc_jax.loading.companions import Companions
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.objectives.learners import finetuning
@@ -52,7 +52,7 @@ ENCODER = "encoder/"
 # Flags of --lift that are fields of `LiftOptions`.
 LIFT_OPTIONS = ("positions", "types", "activation", "epsilon")
 _SHOWN = 8
-_NOTHING = Beside(None)
+_NOTHING = Companions(None)
 
 
 # --- official ETC ---------------------------------------------------------------------
@@ -149,7 +149,7 @@ def lifted(args: argparse.Namespace) -> str:
         "seed": seed,
         **report.as_dict(),
     }
-    files = Beside(tokenizer).native_files(config)
+    files = Companions(tokenizer).native_files(config)
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return "\n".join(
         [report.text(), tokenizer_note(tokenizer), *_changed(asked, config)]
@@ -189,7 +189,7 @@ def hf(args: argparse.Namespace) -> str:
         )
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
-    companions, notes = beside_of(source, tokenizer)
+    companions, notes = companions_of(source, tokenizer)
     message = _save(args, "hf", params, config, report, companions)
     return "\n".join([message, tokenizer_note(tokenizer), *notes])
 
@@ -198,7 +198,7 @@ def to_hf(args: argparse.Namespace) -> str:
     """A model of ours -> one that transformers reads; the report of it."""
     source = model_source.find(args.to_hf, args.step, named="--to_hf")
     config, tokenizer = source.config, kept_tokenizer(args, lambda: source.tokenizer)
-    companions, notes = beside_of(source, tokenizer)
+    companions, notes = companions_of(source, tokenizer)
     with may_be_left_out():
         files = companions.hugging_face_files(config)
     count = hugging_face.save(
@@ -234,7 +234,7 @@ def fairseq(args: argparse.Namespace) -> str:
     vocabulary = vocabulary or fairseq_vocabulary.Vocabulary()
     params, note = _with_mask_at_its_id(model, vocabulary)
     heads, tokenizer = list(model.report.unused), vocabulary.tokenizer
-    converted = params, model.config, model.report, Beside(tokenizer)
+    converted = params, model.config, model.report, Companions(tokenizer)
     message = _save(args, "fairseq", *converted, left_over=heads, mask=note)
     lines = [message, tokenizer_note(tokenizer), note]
     if heads:
@@ -326,7 +326,7 @@ def _save(
     params,
     config,
     report: Report,
-    companions: Beside = _NOTHING,
+    companions: Companions = _NOTHING,
     **more: Any,
 ) -> str:
     """Saves a model that was imported whole; the report of it."""

@@ -47,7 +47,7 @@ import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.base.rules import at_least
-from etc_jax.base.whole_files import check_out, whole_text, work_beside
+from etc_jax.base.whole_files import check_out, whole_text, work_folder
 from etc_jax.cli import command_line
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.linking import Linker, Linking
@@ -235,7 +235,7 @@ def _link(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
         seed=args.seed,
     )
     linker = Linker(source, linking, length_fn)
-    with work_beside(args.out) as folder:
+    with work_folder(args.out) as folder:
         texts = linker.texts(folder)
         written = write(args.out, _with_progress(texts, "texts"))
     return (

@@ -159,7 +159,7 @@ class _Evaluation:
         if args.threshold is not None:
             chosen = self.task.checked_setting(args.threshold)
             self.settings = tuple(dict.fromkeys([*self.settings, chosen]))
-        if self.task.in_own_form is not None:
+        if self.task.in_input_layout is not None:
             _check_names(args.files)
         self.summary = summarised(self.task, args.files)
         if self.summary.gold is not None:
@@ -223,7 +223,7 @@ class _Evaluation:
             scores = json.dumps(self.scores(result, lost), indent=2)
             write_whole(out / SCORES, f"{scores}\n")
             wrote.append(out / SCORES)
-        wrote += self._in_own_form(out, result.official)
+        wrote += self._in_input_layout(out, result.official)
         if result.thresholds is not None:
             thresholds = (f"{name} {x:.4g}" for name, x in result.thresholds.items())
             lines.append(f"best thresholds: {', '.join(thresholds)}")
@@ -234,9 +234,9 @@ class _Evaluation:
         lines.append(next_command("predict", *flags, *self.args.files))
         return "\n".join(lines)
 
-    def _in_own_form(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
+    def _in_input_layout(self, out: pathlib.Path, official: Any) -> list[pathlib.Path]:
         """Writes the files that were read with the predictions in them."""
-        if self.task.in_own_form is None:
+        if self.task.in_input_layout is None:
             return []
         folder, wrote = out / PREDICTED, []
         folder.mkdir(exist_ok=True)
@@ -245,13 +245,13 @@ class _Evaluation:
             ending = ".jsonl" if is_arrow(path) else ""
             wrote.append(folder / f"{path.name}{ending}")
             with whole_text(wrote[-1]) as file:
-                file.writelines(self.task.in_own_form(path, official))
+                file.writelines(self.task.in_input_layout(path, official))
         return wrote
 
     def _chosen_by(self, result: EvaluationResult) -> str:
         if self.args.threshold is not None:
             return "as given"
-        return "default" if result.chosen is None else f"best {self.task.measure}"
+        return "default" if result.chosen is None else f"best {self.task.metric}"
 
     def scores(
         self, result: EvaluationResult, lost: Mapping[str, list[str]]

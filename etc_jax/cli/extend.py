@@ -35,8 +35,8 @@ from etc_jax.cli import command_line
 from etc_jax.cli.model_commands import (
     add_source_flags,
     add_tokenizer_flag,
-    beside_of,
     carry_out,
+    companions_of,
     find_source,
     kept_tokenizer,
     may_be_left_out,
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> str:
     asked = Extension(**{name: getattr(args, name) for name in names})
     extended = extend(source.params, source.config, asked)
     length = asked.max_length or _length(extended)
-    companions, notes = beside_of(source, tokenizer, max_length=length)
+    companions, notes = companions_of(source, tokenizer, max_length=length)
     written = args.out, extended.params, extended.config
     if is_hf:
         with may_be_left_out():

@@ -33,6 +33,7 @@ from etc_jax import config as config_lib
 from etc_jax.base import registry, strict_json
 from etc_jax.base.suggestions import suggestion
 from etc_jax.config import kinds as config_kinds
+from etc_jax.config.upgrades import RENAMED
 
 _PACKAGE = "etc_jax.configs"
 _FLAG = "--config"
@@ -71,6 +72,9 @@ def read(name: str, changes: Sequence[str] = ()) -> ml_collections.ConfigDict:
       ConfigFlagError: if there is no such config, it raises, or a change does not fit.
       registry.PluginError: if a module that is named cannot be imported.
     """
+    for old, new in RENAMED.items():
+        earlier, today = (f"{_FLAG}.data.{field}=" for field in (old, new))
+        changes = [change.replace(earlier, today, 1) for change in changes]
     typed = (change.removeprefix(f"{_FLAG}.").partition("=") for change in changes)
     _import_named({path: value for path, _, value in typed})
     source, colon, variant = name.partition(":")
@@ -187,6 +191,9 @@ def _called(module: ModuleType, arguments: list[str]) -> ml_collections.ConfigDi
             f"get_config() of {path.name} gave {config!r:.40}; expected a ConfigDict, "
             "as etc_jax.config.default_config() gives"
         )
+    for old in RENAMED.keys() & config.get("data", {}).keys():
+        config.data[RENAMED[old]] = config.data[old]
+        del config.data[old]
     return config
 
 

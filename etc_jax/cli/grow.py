@@ -30,8 +30,8 @@ from collections.abc import Sequence
 from etc_jax.cli import command_line
 from etc_jax.cli.model_commands import (
     add_source_flags,
-    beside_of,
     carry_out,
+    companions_of,
     find_source,
 )
 from etc_jax.conversion.formats import native
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> str:
     tokenizer = _grown(source, args)
     number = max(tokenizer.vocab_size - source.config.vocab_size, 0)
     grown = grow(source.params, source.config, number, seed=args.seed)
-    companions, notes = beside_of(source, tokenizer)
+    companions, notes = companions_of(source, tokenizer)
     added = tokenizer.added_ids
     about = {
         "made_from": {"grow": args.source},

@@ -14,7 +14,7 @@ from etc_jax.base.local_paths import MODEL, OUTPUT
 from etc_jax.cli import command_line, next_steps
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.loading import model_source
-from etc_jax.loading.beside import Beside
+from etc_jax.loading.companions import Companions
 from etc_jax.loading.model_source import ModelSource
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
@@ -80,9 +80,9 @@ def may_be_left_out() -> Iterator[None]:
         raise ValueError(f"{error}; --without_tokenizer leaves it out") from error
 
 
-def beside_of(
+def companions_of(
     source: ModelSource, tokenizer: Tokenizer | None, *, max_length: int | None = None
-) -> tuple[Beside, list[str]]:
+) -> tuple[Companions, list[str]]:
     """What goes with a model that is made of another one.
 
     Args:
@@ -99,7 +99,7 @@ def beside_of(
         sentences, notes = None, [f"left out, how vectors are made: {error}"]
     if sentences is not None and max_length is not None:
         sentences = dataclasses.replace(sentences, max_length=max_length)
-    return source.beside(tokenizer, sentences), notes
+    return source.companions(tokenizer, sentences), notes
 
 
 def tokenizer_note(tokenizer: Tokenizer | None) -> str:

@@ -24,7 +24,7 @@ def of_run(config: Config, workdir: str | os.PathLike) -> str:
         return _of_model(config.model, workdir, config.data.gives)
     folder = pathlib.Path(workdir)
     flags = (f"--model={folder}", f"--out={folder / 'evaluated'}")
-    if files := config.data.held_back_files:
+    if files := config.data.validation_files:
         return next_command("evaluate", *flags, *files)
     return next_command("evaluate", *flags, "FILE", note="FILE has answers")
 

@@ -126,7 +126,11 @@ def _source(
         options={"official_quirks": official_quirks, **shaping},
         made_by=files_and_packages(task.all_read(files))
         | ({"drawn": drawn} if drawn else {})
-        | ({} if task.format == next(iter(task.forms)) else {"format": task.format}),
+        | (
+            {}
+            if task.format == next(iter(task.converters))
+            else {"format": task.format}
+        ),
     )
 
 

@@ -101,7 +101,7 @@ _RUNTIME_FIELDS = (
     "checkpoint.best_is",
     "checkpoint.init_from_changes",
     "optimizer.shard_state",
-    "data.held_back_files",
+    "data.validation_files",
     "objective.generation",
     "data.cache_dir",
     "data.export_workers",

@@ -16,6 +16,14 @@ MOVED = {
 }
 
 
+# Fields of `data` that had another name.
+RENAMED = {
+    "held_back_fraction": "validation_fraction",
+    "held_back_files": "validation_files",
+    "held_back_paths": "validation_paths",
+}
+
+
 def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
     """A recorded config with the names of today; one of today is left as it is."""
     upgraded_values = dict(values)
@@ -27,8 +35,12 @@ def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(name, str) and name in FORMERLY:
             objective["name"] = FORMERLY[name]
         upgraded_values["objective"] = objective
-    if isinstance(data, Mapping) and "input_length" not in data:
-        upgraded_values["data"] = _with_lengths(data, values.get("model"))
+    if isinstance(data, Mapping):
+        data = {RENAMED.get(name, name): x for name, x in data.items()}
+        is_old = "input_length" not in data
+        upgraded_values["data"] = (
+            _with_lengths(data, values.get("model")) if is_old else data
+        )
     return upgraded_values
 
 

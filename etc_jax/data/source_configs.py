@@ -107,7 +107,7 @@ def _missing_tokenizer(config: DataConfig) -> Iterator[str]:
 def _missing_files(
     config: DataConfig, read_fn: Callable[[Sequence[str]], Any]
 ) -> Iterator[str]:
-    for field in ("paths", "held_back_paths"):
+    for field in ("paths", "validation_paths"):
         for path in getattr(config, field):
             try:
                 read_fn([path])
@@ -122,24 +122,24 @@ class FreshTextConfig(TextConfig):
     Attributes:
       cache_dir: folder of the token cache; None puts it into the workdir.
       export_workers: processes that tokenise; 0: this one.
-      held_back_fraction: share of the documents that is for evaluation alone.
+      validation_fraction: share of the documents that is for evaluation alone.
     """
 
     cache_dir: str | None = None
     export_workers: int = 0
-    held_back_fraction: float = 0.05
+    validation_fraction: float = 0.05
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from at_least(0).problems(self, "export_workers")
-        yield from number(0, 1, "()").problems(self, "held_back_fraction")
+        yield from number(0, 1, "()").problems(self, "validation_fraction")
 
     def documents(self) -> Source:
         """The text to train on, and to hold a share of back."""
         raise NotImplementedError
 
-    def held_back_documents(self) -> Source | None:
-        """Text for evaluation alone; None: a share is held back."""
+    def validation_documents(self) -> Source | None:
+        """Text for evaluation alone; None: a share is kept for validation."""
         return None
 
 
@@ -165,12 +165,12 @@ class TextFilesConfig(FreshTextConfig):
 
     Attributes:
       paths: of files, or globs such as "books/*.jsonl.gz".
-      held_back_paths: files for evaluation alone; without them a share of the documents
-        is held back.
+      validation_paths: files for evaluation alone; without them a share of the
+        documents is kept for validation.
     """
 
     paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
+    validation_paths: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -179,8 +179,8 @@ class TextFilesConfig(FreshTextConfig):
     def documents(self) -> Source:
         return self._read(self.paths)
 
-    def held_back_documents(self) -> Source | None:
-        return self._read(self.held_back_paths) if self.held_back_paths else None
+    def validation_documents(self) -> Source | None:
+        return self._read(self.validation_paths) if self.validation_paths else None
 
     def _read(self, paths: Sequence[str]) -> Source:
         raise NotImplementedError
@@ -223,16 +223,16 @@ class JsonLinesConfig(TextFilesConfig):
 
 
 def _missing_caches(config: DataConfig, kind: str, remedy: str) -> Iterator[str]:
-    for field in ("paths", "held_back_paths"):
+    for field in ("paths", "validation_paths"):
         for path in getattr(config, field):
             if not (pathlib.Path(path) / HEADER).exists():
                 what = f"no {kind} in {path} ({HEADER} is missing)"
                 yield f"data.{field}: {what}; {remedy}"
 
 
-def _check_held_back(config: DataConfig) -> Iterator[Problem]:
-    if not config.held_back_paths:
-        yield "held_back_paths", "is empty; name what to evaluate on"
+def _check_validation(config: DataConfig) -> Iterator[Problem]:
+    if not config.validation_paths:
+        yield "validation_paths", "is empty; name what to evaluate on"
 
 
 @registry.register("source_config", "cache")
@@ -242,19 +242,19 @@ class TokenCachesConfig(TextConfig):
 
     Attributes:
       paths: folders of the caches.
-      held_back_paths: one cache for evaluation alone.
+      validation_paths: one cache for evaluation alone.
       weights: how often each cache of `paths` is drawn from; (): by their tokens.
     """
 
     source: str = "cache"
     paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
+    validation_paths: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        yield from _check_held_back(self)
+        yield from _check_validation(self)
         if not self.weights:
             return
         if len(self.weights) != len(self.paths):
@@ -278,10 +278,10 @@ class WindowsConfig(DataConfig):
 
     Attributes:
       paths: folders of window caches.
-      held_back_paths: caches for evaluation alone.
+      validation_paths: caches for evaluation alone.
       format: of the inputs: "structured", "sequence"; None: the first one that the
         model takes.
-      held_back_files: official files of development data. With them each evaluation
+      validation_files: official files of development data. With them each evaluation
         also answers all of their records and gives the official metrics, as
         "official_joint_f1"; `checkpoint.best_metric` can be one of them.
       flat: without structure above sentences, the ablation of the paper's section 4.2.
@@ -296,9 +296,9 @@ class WindowsConfig(DataConfig):
 
     source: str = "windows"
     paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
+    validation_paths: tuple[str, ...] = ()
     format: str | None = None
-    held_back_files: tuple[str, ...] = ()
+    validation_files: tuple[str, ...] = ()
     flat: bool = False
     official_quirks: bool = False
     input_options: tuple[str, ...] = ()
@@ -306,7 +306,7 @@ class WindowsConfig(DataConfig):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        yield from _check_held_back(self)
+        yield from _check_validation(self)
         names = []
         for text in self.input_options:
             name, sign, _ = text.partition("=")
@@ -328,7 +328,7 @@ class PairsConfig(DataConfig):
 
     Attributes:
       paths: of files, or globs such as "pairs/*.jsonl.gz".
-      held_back_paths: files for evaluation alone.
+      validation_paths: files for evaluation alone.
       tokenizer: file or folder of the model's vocabulary.
       lower_case: for a WordPiece `vocab.txt`; None: as the vocabulary suggests.
       begin_token: texts begin with the first token of the vocabulary, such as <s>, as
@@ -348,7 +348,7 @@ class PairsConfig(DataConfig):
 
     source: str = "pairs"
     paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
+    validation_paths: tuple[str, ...] = ()
     tokenizer: str | None = None
     lower_case: bool | None = None
     begin_token: bool = False
@@ -361,7 +361,7 @@ class PairsConfig(DataConfig):
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        yield from _check_held_back(self)
+        yield from _check_validation(self)
         counts = ("export_workers", "prefix_length", "prefix_every")
         yield from at_least(0).problems(self, *counts)
         yield from number(0, 1).problems(self, "max_cut_targets")
@@ -375,7 +375,7 @@ class PairsConfig(DataConfig):
             yield "tokenizer", "is None; name the vocabulary of the model"
 
     def files(self, field: str) -> list[pathlib.Path]:
-        """The files of `paths` or `held_back_paths`, in order.
+        """The files of `paths` or `validation_paths`, in order.
 
         Raises:
           FileNotFoundError, ValueError: if a pattern matches none.
@@ -398,7 +398,7 @@ class BytesConfig(MaskedConfig):
 
     Attributes:
       paths: of files, or globs.
-      held_back_fraction: share of the bytes for validation, and for test, which stands
+      validation_fraction: share of the bytes for validation, and for test, which stands
         after it.
       scored_length: how many bytes of an evaluation's window count, the last ones, so
         that others stand before them; None: all.
@@ -408,13 +408,13 @@ class BytesConfig(MaskedConfig):
 
     source: str = "bytes"
     paths: tuple[str, ...] = ()
-    held_back_fraction: float = 0.05
+    validation_fraction: float = 0.05
     scored_length: int | None = None
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        yield from number(0, 1, "()").problems(self, "held_back_fraction")
+        yield from number(0, 1, "()").problems(self, "validation_fraction")
 
 
 @registry.register("source_config", "byte_images")
@@ -424,19 +424,19 @@ class ByteImagesConfig(DataConfig):
 
     Attributes:
       paths: one `.npy` file of uint8.
-      held_back_paths: another one for evaluation.
+      validation_paths: another one for evaluation.
     """
 
     gives: ClassVar[str] = "images"
 
     source: str = "byte_images"
     paths: tuple[str, ...] = ()
-    held_back_paths: tuple[str, ...] = ()
+    validation_paths: tuple[str, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from _check_paths(self)
-        for field in ("paths", "held_back_paths"):
+        for field in ("paths", "validation_paths"):
             if len(getattr(self, field)) != 1:
                 yield field, f"is {getattr(self, field)}; expected one .npy file"
 

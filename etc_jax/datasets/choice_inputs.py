@@ -281,7 +281,7 @@ def kept_sentences(
     return keep
 
 
-def whole_length(record: Query, tokenizer: Tokenizer) -> int:
+def record_length(record: Query, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     # Sentences end at white space, where pieces end too.
     candidates = (candidate.strip() for candidate in record.candidates)

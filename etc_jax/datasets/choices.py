@@ -74,7 +74,8 @@ def mean_logits(of_windows: Sequence[Rated]) -> np.ndarray:
 def explain(
     logits: np.ndarray, windows: Sequence[ChoiceWindow], setting: None = None
 ) -> list[tuple[Any, Rated]]:
-    """What `Form.pool_explained` needs of each window: its record, and its choices.
+    """What `FeatureConverter.pool_explained` needs of each window: its record, and its
+    choices.
 
     Arguments are those of `rated`, logits `[b, m]`.
 
@@ -89,7 +90,8 @@ def explain(
 def gold_outputs_of(
     official_gold: Callable[[Any], Any],
 ) -> Callable[[Sequence[ChoiceWindow]], np.ndarray]:
-    """`Form.gold_outputs`: windows to logits `[b, m]` that are sure of every label.
+    """`FeatureConverter.gold_outputs`: windows to logits `[b, m]` that are sure of
+    every label.
 
     Args:
       official_gold: `DataSet.gold`; a window of a record without one is a ValueError.

@@ -16,7 +16,7 @@ SURE = 20.0
 def of_one_setting(
     read: Callable[[Any, Sequence[Window]], Sequence[Any]],
 ) -> Callable[..., list[list[Any]]]:
-    """`Form.decode` of a data set whose decoding has nothing to choose.
+    """`FeatureConverter.decode` of a data set whose decoding has nothing to choose.
 
     Args:
       read: (outputs, windows) -> the prediction of each window.

@@ -58,7 +58,7 @@ class PairOptions(InputOptions):
         once.
     """
 
-    given_to: ClassVar[tuple[str, ...]] = ("features", "whole_length")
+    given_to: ClassVar[tuple[str, ...]] = ("features", "record_length")
 
     begin_token: bool = False
     prefix_length: int = 0

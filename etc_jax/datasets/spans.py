@@ -149,7 +149,8 @@ def _log_probabilities(logits: np.ndarray, is_answer: np.ndarray) -> np.ndarray:
 def gold_outputs_of(
     official_gold: Callable[[Any], Any],
 ) -> Callable[[Sequence[DocumentsWindow]], Outputs]:
-    """`Form.gold_outputs`: windows to logits `[b, n]` that are sure of every label.
+    """`FeatureConverter.gold_outputs`: windows to logits `[b, n]` that are sure of
+    every label.
 
     Args:
       official_gold: `DataSet.gold`; a window of a record without one is a ValueError.

@@ -62,14 +62,14 @@ class DataSet:
         record of an official file, None if it is not one; None: official files are
         JSON arrays or lines of what `parse` takes.
       companions: path -> further files that are read where this one is given.
-      measure: the official metric that a setting is chosen by; higher is better.
+      metric: the official one that a setting is chosen by; higher is better.
       no_answer: the prediction for a record that fits into no window.
       official: {record id: prediction} -> what the official prediction file holds: a
         JSON value, or a list of such if it has one a line; of several files, {file
         name: JSON value}, that of `PREDICTIONS` first.
       lines: whether the official prediction file has a JSON value a line.
-      in_own_form: (path of a file, content of the official file) -> the lines of that
-        file with the predictions in it; None: there is no such form.
+      in_input_layout: (path of a file, content of the official file) -> the lines of
+        that file with the predictions in it; None: there is no such form.
       several: whether `official` gives several files.
       gold: record -> what `score` wants of it; None if it has no gold answer.
       score: (gold of records, content of the official file) -> official metrics.
@@ -79,7 +79,7 @@ class DataSet:
         records, to which such a record adds 0.
       right_share: (gold of a record, the official metrics of it alone) -> how right
         its answer is, from 0 to 1; None if one record alone has no share; by
-        default `measure` is.
+        default `metric` is.
       together: whether what `official` gives for a record depends on the others, as
         ranks among all passages do; it is by record id then.
       confusion: (gold of records, content of the official file) -> how often each label
@@ -89,9 +89,9 @@ class DataSet:
         if they choose none.
       agreed: record -> the record with a gold answer that the score counts, where it
         asks for more annotators than some files have.
-      forms: by format, how models of each kind read it. The first one is taken where
-        no model decides.
-      absent: why there is no form, by format.
+      converters: by format, how models of each kind read it. The first one is taken
+        where no model decides.
+      absent: why there is none, by format.
     """
 
     name: str
@@ -101,11 +101,11 @@ class DataSet:
     companions: Callable[[str | os.PathLike], Sequence[str | os.PathLike]] = (
         no_companions
     )
-    measure: str
+    metric: str
     no_answer: Prediction
     official: Callable[[Mapping[str, Prediction]], Any]
     lines: bool = False
-    in_own_form: Callable[[str | os.PathLike, Any], Iterator[str]] | None = None
+    in_input_layout: Callable[[str | os.PathLike, Any], Iterator[str]] | None = None
     several: bool = False
     gold: Callable[[Any], dict[str, Any] | None]
     score: Callable[[Sequence[Mapping[str, Any]], Any], Scores]
@@ -115,7 +115,7 @@ class DataSet:
     confusion: Callable[[Sequence[Mapping[str, Any]], Any], Confusion] | None = None
     thresholds: Callable[[Sequence[Any], Any], dict[str, float]] | None = None
     agreed: Callable[[Any], Any] | None = None
-    forms: Mapping[str, Form]
+    converters: Mapping[str, FeatureConverter]
     absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def in_format(self, format: str | None = None) -> Task:
@@ -124,14 +124,14 @@ class DataSet:
         Raises:
           ValueError: naming the formats there are.
         """
-        format = format or next(iter(self.forms))
-        if format not in self.forms:
+        format = format or next(iter(self.converters))
+        if format not in self.converters:
             why = f" ({self.absent[format]})" if format in self.absent else ""
             raise ValueError(
                 f"{self.name} has no inputs in format {format!r}{why}; there are: "
-                f"{', '.join(self.forms)}"
+                f"{', '.join(self.converters)}"
             )
-        parts = ((DataSet, self), (Form, self.forms[format]))
+        parts = ((DataSet, self), (FeatureConverter, self.converters[format]))
         fields = {
             field.name: getattr(part, field.name)
             for cls, part in parts
@@ -143,7 +143,7 @@ class DataSet:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Form:
+class FeatureConverter:
     """How models of one kind read a data set: records as inputs, outputs as answers.
 
     Outputs are those of the learner, as numpy arrays with a row for each window.
@@ -175,7 +175,7 @@ class Form:
       gold_outputs: windows -> outputs of a model that is sure of every label.
       why_lost: (windows of a record, the prediction that its gold outputs become) ->
         why that is not the gold answer; by default it always is.
-      whole_length: (record, tokenizer) -> tokens of a record if nothing of it is cut
+      record_length: (record, tokenizer) -> tokens of a record if nothing of it is cut
         off, special tokens included.
     """
 
@@ -194,11 +194,11 @@ class Form:
     pool_explained: Callable[[Sequence[Any]], Explained] = only
     gold_outputs: Callable[[Sequence[Window]], Any]
     why_lost: Callable[[Sequence[Window], Prediction], Iterator[str]] = nothing_lost
-    whole_length: Callable[[Any, Tokenizer], int]
+    record_length: Callable[[Any, Tokenizer], int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Task(DataSet, Form):
+class Task(DataSet, FeatureConverter):
     """A data set in one of its formats; see `DataSet.in_format`.
 
     Attributes:
@@ -240,7 +240,7 @@ class Task(DataSet, Form):
         """The prediction of each record, by its id.
 
         Args:
-          outputs: of the windows, in order; see `Form`.
+          outputs: of the windows, in order; see `FeatureConverter`.
           windows: all of each record, in order.
           setting: of decoding; None: the one of the data set.
 
@@ -317,7 +317,7 @@ class Task(DataSet, Form):
         """
         for record in self.read(paths, problems):
             try:
-                yield self.whole_length(record, tokenizer)
+                yield self.record_length(record, tokenizer)
             except BadRecordError as e:
                 problems.add(e.at(repr(record.id)))
 

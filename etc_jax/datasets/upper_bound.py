@@ -40,6 +40,7 @@ class UpperBound:
 
 
 def nothing_lost(windows: Sequence[Window], prediction: Any) -> Iterator[str]:
-    """`Form.why_lost` of a data set whose inputs keep every gold answer: no reason."""
+    """`FeatureConverter.why_lost` of a data set whose inputs keep every gold answer: no
+    reason."""
     del windows, prediction
     return iter(())

@@ -24,7 +24,7 @@ from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.memory_rows import MemoryRows
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
 from etc_jax.ops.attention.row_cache import Newest, RowCache
-from etc_jax.ops.attention.sliding_window import Beside, Globals
+from etc_jax.ops.attention.sliding_window import Globals, SideKeys
 
 
 class AttentionWindow(NamedTuple):
@@ -55,7 +55,7 @@ class Sparse(NamedTuple):
     num_globals: int = 0
 
     @property
-    def whole_length(self) -> int:
+    def full_attention_length(self) -> int:
         """The longest sequence that is attended whole.
 
         Behind global tokens these are two blocks, which see each other anyway.
@@ -205,7 +205,7 @@ class SelfAttention(HeadProjections):
         n = rows[0].shape[1]
         if isinstance(self.pattern, Causal):
             return full.attend(*rows, causal=True, bias=bias, **options)
-        if self.pattern is None or n <= self.pattern.whole_length:
+        if self.pattern is None or n <= self.pattern.full_attention_length:
             # As transformers: what counts sees no padding, but a loss over all places,
             # as of spans there, depends on its rows.
             return full.attend(*rows, padding_sees=True, bias=bias, **options)
@@ -258,13 +258,13 @@ class SelfAttention(HeadProjections):
                 **self._reach(),
             )
         else:
-            beside = self._beside(x, maps, inputs)
-            out = self._attend(x, rows, offsets, beside, inputs, random_blocks)
+            side_keys = self._side_keys(x, maps, inputs)
+            out = self._attend(x, rows, offsets, side_keys, inputs, random_blocks)
             cache = self._cache(rows, inputs)
         # [b, n, h, d] -> [b, n, e]
         return self.joined(out, x.shape[-1]), cache
 
-    def _beside(self, x, maps, inputs: SequenceInputs) -> Beside | None:
+    def _side_keys(self, x, maps, inputs: SequenceInputs) -> SideKeys | None:
         """Sums of blocks as keys and values of all tokens."""
         if not isinstance(self.pattern, Local) or self.pattern.block_size is None:
             return None
@@ -275,7 +275,7 @@ class SelfAttention(HeadProjections):
         # [b, n, e] -> [b, g, e] -> [b, g, h, d], by the maps of tokens.
         sums = norm(transient_blocks.block_sums(x, blocks))
         bias = transient_blocks.side_bias(inputs.block_bias, blocks)
-        return Beside(maps["key"](sums), maps["value"](sums), blocks.example, bias)
+        return SideKeys(maps["key"](sums), maps["value"](sums), blocks.example, bias)
 
     def _reach(self) -> dict[str, Any]:
         """How far back a token sees, where it does not see all."""
@@ -333,7 +333,7 @@ class SelfAttention(HeadProjections):
         return query, LabelTable(embedding, bias)
 
     def _attend(
-        self, x, rows, offsets, beside, inputs: SequenceInputs, random_blocks
+        self, x, rows, offsets, side_keys, inputs: SequenceInputs, random_blocks
     ) -> jax.Array:
         """`[b, n, h, d]` of the layer's input and of its queries, keys and values."""
         options = self.options() | {"example_ids": inputs.example_ids}
@@ -341,7 +341,7 @@ class SelfAttention(HeadProjections):
             return sliding_window.attend(
                 *rows,
                 radius=self.pattern.radius,
-                beside=beside,
+                side_keys=side_keys,
                 bias=inputs.bias,
                 sequence_axis=sharding.sequence_axis(),
                 mesh_axes=sharding.mesh_axes(),

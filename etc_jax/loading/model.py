@@ -30,7 +30,7 @@ from etc_jax.datasets.pairs import Pair
 from etc_jax.generation.writer import Writer, readable
 from etc_jax.loading import pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
-from etc_jax.loading.beside import Beside
+from etc_jax.loading.companions import Companions
 from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.loading.writers import AS_TRAINED, Reading, writer_of
@@ -386,7 +386,7 @@ class LoadedModel:
             self._host_params(),
             self.config,
             {"made_from": made_from},
-            files=self._beside.native_files(self.config),
+            files=self._companions.native_files(self.config),
             overwrite=overwrite,
         )
 
@@ -402,18 +402,20 @@ class LoadedModel:
           ValueError: if transformers has no such model or tokenizer, or the folder
             holds something.
         """
-        beside, params = self._beside, self._host_params()
-        files = beside.hugging_face_files(self.config)
+        companions, params = self._companions, self._host_params()
+        files = companions.hugging_face_files(self.config)
         hugging_face.save(
-            folder, params, self.config, files=files, labels=beside.labels
+            folder, params, self.config, files=files, labels=companions.labels
         )
 
     @property
-    def _beside(self) -> Beside:
+    def _companions(self) -> Companions:
         if self.source is not None:
-            return self.source.beside(self.tokenizer, self.sentences)
+            return self.source.companions(self.tokenizer, self.sentences)
         generation = generation_files(self.config, None)
-        return Beside(self.tokenizer, sentences=self.sentences, generation=generation)
+        return Companions(
+            self.tokenizer, sentences=self.sentences, generation=generation
+        )
 
     def _host_params(self) -> dict[str, Any]:
         return jax.tree.map(np.asarray, self.params)

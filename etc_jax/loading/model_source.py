@@ -31,7 +31,7 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets.of_config import task_of
 from etc_jax.generation.options import GenerationConfig, of_model
-from etc_jax.loading.beside import Beside
+from etc_jax.loading.companions import Companions
 from etc_jax.training.checkpoints import model_folder, parameter_source
 from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
@@ -204,9 +204,9 @@ class ModelSource:
         writes = native.family_of(self.config) in registry.names("decoder")
         return generation_file.of_config(path) if writes else None
 
-    def beside(
+    def companions(
         self, tokenizer: Tokenizer | None, sentences: SentenceFolder | None
-    ) -> Beside:
+    ) -> Companions:
         """What goes with it into the folder of another model.
 
         Args:
@@ -220,7 +220,7 @@ class ModelSource:
             generation = generation_file.files_of(self.generation.values)
         else:
             generation = generation_files(self.config, self.run)
-        return Beside(tokenizer, self.labels(), sentences, generation)
+        return Companions(tokenizer, self.labels(), sentences, generation)
 
 
 def generation_files(model: Any, run: Config | None) -> dict[str, bytes]:
@@ -257,8 +257,8 @@ def check_ids(tokenizer: Tokenizer, config: Any, folder: str | os.PathLike) -> N
     if rows is not None and end > rows:
         raise ValueError(
             f"the tokenizer in {folder} has pieces of text up to id {end - 1}, but the "
-            f"table of the model has {rows} rows: it is that of another model; give the "
-            "vocabulary of this one"
+            f"table of the model has {rows} rows: it is that of another model; give "
+            "the vocabulary of this one"
         )
 
 

@@ -1,4 +1,4 @@
-"""What the summary tokens know, measured on a fixed pool of held-back sentences.
+"""What the summary tokens know, measured on a fixed pool of validation sentences.
 
 The pool comes from `readers.cpc_pool`: each of its sentences is masked in one
 example, and encoded alone by the same weights.
@@ -85,7 +85,7 @@ def pool_metrics(
     Returns:
       `cpc_pool_top1`, the share of masked sentences whose own target is the nearest;
       the same with targets in other orders (`_shuffled_top1`: near `_chance`, or the
-      measure is at fault); `summary_same_document_top1` of sentences encoded alone,
+      metric is at fault); `summary_same_document_top1` of sentences encoded alone,
       `context_same_document_top1` of masked ones in their documents, each with the
       share by chance in `same_document_chance`; these only if some document has two
       sentences in the pool.

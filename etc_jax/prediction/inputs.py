@@ -68,7 +68,7 @@ def make_input(
         return Input(record.id, (), (error.kind, error.message))
     cut = dict(windows[0].cut) if windows else {}
     if len(windows) == 1:  # several have all of a record together
-        lengths = task.whole_length(record, tokenizer), sizes.text_length
+        lengths = task.record_length(record, tokenizer), sizes.text_length
         cut |= too_long(records=lengths)
     return Input(record.id, tuple(windows), cut=cut)
 

@@ -47,13 +47,13 @@ class Judged:
     """How right some answers are.
 
     Attributes:
-      measure: name of the main metric.
+      metric: name of the main metric.
       verdicts: of each answer, in order; None where there is no gold answer.
       scores: of all answers that have a verdict.
       confusion: of the same; None unless records have one label each.
     """
 
-    measure: str
+    metric: str
     verdicts: tuple[Verdict | None, ...]
     scores: Scores
     confusion: Confusion | None = None
@@ -100,7 +100,7 @@ def judged(task: Task, answers: Sequence[Answered]) -> Judged | None:
     gold = [a.gold for a in with_gold.values()]
     content = task.official({name: a.prediction for name, a in with_gold.items()})
     return Judged(
-        task.measure,
+        task.metric,
         tuple(_verdict(task, a, content) for a in answers),
         task.score(gold, content),
         None if task.confusion is None else task.confusion(gold, content),
@@ -118,4 +118,4 @@ def _verdict(task: Task, answer: Answered, content: Any) -> Verdict | None:
     metrics = task.score([gold], alone).metrics
     if task.right_share is not None:
         return Verdict(task.right_share(gold, metrics), metrics)
-    return Verdict(metrics[task.measure], metrics)
+    return Verdict(metrics[task.metric], metrics)

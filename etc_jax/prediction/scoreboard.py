@@ -71,7 +71,7 @@ def settle(
         gold, judged = _with_unread(task, gold, predictions, unreadable)
         scores = [task.score(gold, file) for file in judged]
     # The first of equal ones.
-    index = int(np.argmax([s.metrics[task.measure] for s in scores]))
+    index = int(np.argmax([s.metrics[task.metric] for s in scores]))
     if fixed is not None:
         index = settings.index(fixed)
     thresholds = task.thresholds and task.thresholds(gold, judged[index])

@@ -221,7 +221,7 @@ def etc_pretraining(
         vocab_size=model.vocab_size,
         long_length=int(length),
         global_length=ETC_GLOBAL_LENGTHS[length],
-        held_back_fraction=0.001,
+        validation_fraction=0.001,
     )
     config.optimizer.update(
         name="lamb_bert", learning_rate=LIFTED if lifted else FROM_NOTHING
@@ -243,7 +243,7 @@ def etc_pretraining(
         config.objective.update(mlm_weight=1.0, cpc_weight=0.0)
     if "tiny" in chosen:
         config.data.update(
-            source="builtin", vocab_size=TINY_VOCAB_SIZE, held_back_fraction=0.05
+            source="builtin", vocab_size=TINY_VOCAB_SIZE, validation_fraction=0.05
         )
         config.model.vocab_size = TINY_VOCAB_SIZE
     return etc_started(config, chosen)

@@ -6,7 +6,7 @@ A config file has a docstring and a `SETTING`, and its `get_config` calls
     prepared=FOLDER  of `etc-jax prepare`, to learn from
     dev=FILE         raw, with answers: each evaluation scores it, and the best
                      checkpoint is that of the best score
-    held_back=FOLDER prepared in the same way, for the loss of evaluations; without it
+    validation=FOLDER prepared in the same way, for the loss of evaluations; without it
                      they give the loss of what is learnt
     from=FOLDER      a model of any kind: its family and sizes
     epochs=N         passes over the inputs
@@ -58,7 +58,7 @@ TINY = recipes.TINY_MODEL | {
 LENGTHS = {"input_length": 512, "global_length": 1}
 ETC_LENGTHS = {"long_length": 512, "global_length": 64}
 EVALUATIONS = 10
-_NEED_CACHE = ("dev", "held_back")
+_NEED_CACHE = ("dev", "validation")
 
 
 class PreparedConfig(NamedTuple):
@@ -103,8 +103,10 @@ def config_of_variants(
       ValueError: if a variant or value is not known, or does not go with the others.
       OSError: if a folder is not there.
     """
+    # Its name in earlier versions.
+    arg = arg.replace("held_back=", "validation=")
     names, values = recipes.given_values(
-        arg, "prepared", "dev", "held_back", "from", "epochs", *more
+        arg, "prepared", "dev", "validation", "from", "epochs", *more
     )
     families = tuple(x for x in FAMILIES if x != ETC or etc_lengths is not None)
     chosen = config_lib.variants(names, families, ("tiny",))
@@ -135,7 +137,7 @@ def config_of_variants(
         _take_data(config, cache, values)
     if "dev" in values:
         config.checkpoint.update(
-            best_metric=f"official_{task.measure}", best_is="highest"
+            best_metric=f"official_{task.metric}", best_is="highest"
         )
     return PreparedConfig(config, values, cache, task)
 
@@ -204,8 +206,8 @@ def _take_data(
     """Takes over what the prepared inputs decide of a config."""
     config.data.update(
         paths=(values["prepared"],),
-        held_back_paths=(values.get("held_back", values["prepared"]),),
-        held_back_files=(values["dev"],) if "dev" in values else (),
+        validation_paths=(values.get("validation", values["prepared"]),),
+        validation_files=(values["dev"],) if "dev" in values else (),
         input_options=cache.input_options,
         format=cache.format,
     )

@@ -1,4 +1,4 @@
-"""How alike two short answers are: the measures of SQuAD, which many sets share."""
+"""How alike two short answers are: the metrics of SQuAD, which many sets share."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Evaluator:
     """Evaluates parameters on all evaluation batches of a job.
 
     Args:
-      job: its `eval_batches`, `loss_weights` and `held_back_score` are used.
+      job: its `eval_batches`, `loss_weights` and `validation_score` are used.
       mesh: of the run.
       step: the jitted `training.step.make_eval_step`.
       batch_size: rows of a batch over all processes.
@@ -79,12 +79,12 @@ class Evaluator:
         if not sums:
             raise UserError(
                 "there is nothing to evaluate on: the job gives no evaluation batch; "
-                "raise data.held_back_fraction or use more text"
+                "raise data.validation_fraction or use more text"
             )
         means = mean_metrics(sums, self._job.loss_weights)
-        if self._job.held_back_score is None:
+        if self._job.validation_score is None:
             return means
-        score = self._job.held_back_score(params, should_stop=should_stop)
+        score = self._job.validation_score(params, should_stop=should_stop)
         return None if score is None else means | score
 
     def _maker(self) -> Callable[[int], Any]:

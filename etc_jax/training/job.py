@@ -21,7 +21,7 @@ MEAN_LOSS: Mapping[str, float] = types.MappingProxyType({"loss": 1.0})
 HELPERS = "helpers"
 
 
-class HeldBackScore(Protocol):
+class ValidationScore(Protocol):
     """Metrics that are no means over batches, such as an official one.
 
     Attributes:
@@ -69,7 +69,7 @@ class Job:
         weight, in training over a batch, in an evaluation over all of it, however its
         rows lie in batches. Terms that `loss_fn` has in training alone, such as a
         regulariser, are no part of the loss of an evaluation.
-      held_back_score: further metrics of parameters, part of each evaluation; its
+      validation_score: further metrics of parameters, part of each evaluation; its
         `metric_names` are their names.
       inputs: {name: digest} of all that the batches are made of (files, caches, the
         tokenizer), equal for equal contents. They are kept with each checkpoint and
@@ -88,5 +88,5 @@ class Job:
     loss_weights: Mapping[str, float] = dataclasses.field(
         default_factory=lambda: MEAN_LOSS
     )
-    held_back_score: HeldBackScore | None = None
+    validation_score: ValidationScore | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -236,7 +236,7 @@ def _check_best_metric(plan: Plan) -> None:
     if plan.config.checkpoint.keep_best:
         evaluate = make_eval_step(plan.job.loss_fn)
         metrics = jax.eval_shape(evaluate, plan.state.params, plan.batch)
-        score = plan.job.held_back_score
+        score = plan.job.validation_score
         more = () if score is None else score.metric_names
         check_best_metric(plan.config.checkpoint, {"loss", *metrics, *more})
 

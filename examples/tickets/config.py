@@ -31,8 +31,8 @@ def get_config(arg: str = ""):
     config.data.update(
         source="windows",
         paths=(f"made/train_{family}",),
-        held_back_paths=(f"made/dev_{family}",),
-        held_back_files=("made/dev.jsonl",),
+        validation_paths=(f"made/dev_{family}",),
+        validation_files=("made/dev.jsonl",),
         vocab_size=240,
     )
     lengths = {"etc": {"long_length": 64, "global_length": 8}}

@@ -69,7 +69,7 @@ DATA_SET = registry.register("data_set", "tickets.urgency")(
         labels=LABELS,
         read=read,
         parse=parse,
-        measure="f1",
+        metric="f1",
         positive="urgent",
         question="Is this ticket urgent?",
     )

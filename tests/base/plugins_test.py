@@ -31,7 +31,7 @@ registry.register("data_set", "yes_or_no")(
         labels=LABELS,
         read=read,
         parse=parse,
-        measure="f1",
+        metric="f1",
         positive="yes",
         question="Is it so?",
     )

@@ -232,7 +232,7 @@ def test_without_hard_links_files_are_copied(model, monkeypatch):
     assert files_of(model) == OTHERS | {"a": "new"}
 
 
-@pytest.mark.parametrize("opened", [whole, whole_folder, whole_files.work_beside])
+@pytest.mark.parametrize("opened", [whole, whole_folder, whole_files.work_folder])
 def test_what_killed_processes_left_goes_and_what_one_is_writing_stays(
     opened, tmp_path
 ):
@@ -250,6 +250,6 @@ def test_what_killed_processes_left_goes_and_what_one_is_writing_stays(
 
 
 def test_a_file_may_have_a_work_folder_beside_it(tmp_path):
-    with whole_files.work_beside(tmp_path / "a") as work, whole(tmp_path / "a") as part:
+    with whole_files.work_folder(tmp_path / "a") as work, whole(tmp_path / "a") as part:
         assert work.is_dir() and part.is_file()
     assert os.listdir(tmp_path) == ["a"]

@@ -12,7 +12,7 @@ from etc_jax.tasks.squad.records import read
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
-SIZES = {"items": 64, "short_items": 128, "held_back": 64, "count": 3}
+SIZES = {"items": 64, "short_items": 128, "validation": 64, "count": 3}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def workdir(argv):
 
 @pytest.fixture(scope="module")
 def short(workdir):
-    amount = {"questions": SIZES["short_items"], "held_back": SIZES["held_back"]}
+    amount = {"questions": SIZES["short_items"], "validation": SIZES["validation"]}
     return distractor_items.write_short(workdir / "short", **amount)
 
 
@@ -40,7 +40,7 @@ def items(workdir, short):
         workdir / f"{SIZES['items']}_of_{paragraphs}" / "items",
         short.tokenizer,
         questions=SIZES["items"],
-        held_back=SIZES["held_back"],
+        validation=SIZES["validation"],
         paragraphs=paragraphs,
     )
 
@@ -67,7 +67,7 @@ def test_every_second_short_text_does_not_have_the_answer(short):
 
 
 def test_all_paragraphs_tell_the_same_things_of_other_names(items):
-    for record in read([items.held_back["shuffled"]]):
+    for record in read([items.validation["shuffled"]]):
         thing = record.question.split()[3]
         paragraphs = record.context.split("\n")
         assert len(paragraphs) == SIZES["count"] + 1

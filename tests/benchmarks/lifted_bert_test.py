@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
 LONG, SHORT = 1024, 256
 WORDS = "embeddings.word_embeddings.weight"
 SIZES = [
-    *("--items=24", "--held_back=6", "--contexts=4", "--words=0"),
+    *("--items=24", "--validation=6", "--contexts=4", "--words=0"),
     *(f"--long_length={LONG}", f"--short_length={SHORT}", "--workers=0"),
     *("--steps=4", "--batch_size=8"),
     *("--pretraining_steps=2", "--pretraining_batch_size=8"),
@@ -47,7 +47,7 @@ def argv(here, tiny_bert):
             f"--bert={tiny_bert[headless]}",
             f"--workdir={here / workdir}",
             *("--text", str(here / "text.jsonl")),
-            *("--text_field=body", "--text_held_back=0.4"),
+            *("--text_field=body", "--text_validation=0.4"),
             *SIZES,
             *more,
         ]
@@ -85,7 +85,7 @@ def test_rows_differ_in_what_they_say_alone(lifts):
         name = path.removeprefix("model.")
         assert flat(continued)[path] == taken.get(name, asked[name]), name
     assert differing(etc, continued) - models == {
-        *("checkpoint.init_from", "data.flat", "data.paths", "data.held_back_paths"),
+        *("checkpoint.init_from", "data.flat", "data.paths", "data.validation_paths"),
         *("data.long_length", "data.global_length", "train.compile_cache_dir"),
     }
     assert bert.data.flat and not etc.data.flat
@@ -181,7 +181,7 @@ def test_the_upper_bound_is_what_gold_labels_score(lifts):
     source, items = made.source, made.items
     task = items.item_set.task
     predictions, gold = {}, []
-    for record in read([items.held_back]):
+    for record in read([items.validation]):
         windows = task.features(record, source.tokenizer, type(task.sizes)(SHORT, 430))
         outputs = gold_outputs(windows)
         [[decoded]] = task.decode(outputs, windows, [0.5])
@@ -195,7 +195,7 @@ def test_the_upper_bound_is_what_gold_labels_score(lifts):
 def test_sentences_of_wikihop_are_joined_in_pairs(tmp_path):
     assert in_pairs("A is. B was. C did.") == "A is; B was. C did."
     assert in_pairs("A is.") == "A is."
-    amount = {"items": 2, "held_back": 1, "contexts": 4, "hops": 2, "words": 300}
+    amount = {"items": 2, "validation": 1, "contexts": 4, "hops": 2, "words": 300}
     items = write_items(SETS["wikihop"], tmp_path, **amount)
     sizes = invented_wikihop.WikiHopSizes(contexts=4, hops=(2, 2), words=300)
     plain = list(invented_wikihop.records(2, seed=1, sizes=sizes))
@@ -251,5 +251,5 @@ def test_all_rows_are_trained_and_scored(argv, run, capsys, task):
     assert "etc - bert_512_continued" in capsys.readouterr().out
     assert [made["row"] for made in found["runs"]] == list(ROWS)
     for made in found["runs"]:
-        assert 0 <= made["scores"][SETS[task].task.measure] <= 100
+        assert 0 <= made["scores"][SETS[task].task.metric] <= 100
         assert [step for step, _ in made["curve"]] == [1, 2, 3, 4]

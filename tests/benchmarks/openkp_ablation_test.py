@@ -24,7 +24,7 @@ def test_every_page_is_an_input(caches):
         assert cache.num_windows == count
         assert cache.header["left_out"] == {}
         assert cache.longest["long"] < openkp_ablation.SIZES.long_length
-    with open(caches[1].path.parent / "held_back.jsonl") as lines:
+    with open(caches[1].path.parent / "validation.jsonl") as lines:
         assert len(list(lines)) == 8
 
 
@@ -68,7 +68,7 @@ def test_labels_of_both_losses_are_occurrences_of_the_same_keyphrases(caches):
 
 
 def test_the_best_there_can_be_is_the_arithmetic_of_the_pages(caches):
-    file = caches[1].path.parent / "held_back.jsonl"
+    file = caches[1].path.parent / "validation.jsonl"
     got = openkp_ablation.upper_bound(caches[1], file)
     with open(file) as lines:
         counts = [len(json.loads(line)["KeyPhrases"]) for line in lines]

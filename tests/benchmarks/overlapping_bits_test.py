@@ -44,7 +44,7 @@ def config(file):
     )
     values.objective.name = "causal_lm"
     values.data.update(source="bytes", paths=(str(file),), vocab_size=256)
-    values.data.update(input_length=8, held_back_fraction=0.1)
+    values.data.update(input_length=8, validation_fraction=0.1)
     return config_lib.from_config_dict(values)
 
 

@@ -19,7 +19,7 @@ def articles(*titles):
     ]
 
 
-def test_held_back_articles_are_not_learnt_from(tmp_path):
+def test_validation_articles_are_not_learnt_from(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"data": articles("a", "b", "c")}))
     packed = gzip.compress(json.dumps({"data": articles("b", "d")}).encode())
     (tmp_path / "b.json.gz").write_bytes(packed)
@@ -27,14 +27,14 @@ def test_held_back_articles_are_not_learnt_from(tmp_path):
         [
             *("--task=retrieval", "--bert=x", "--every=2", "--out=x.json"),
             *("--train", str(tmp_path / "a.json")),
-            *("--held_back", str(tmp_path / "b.json.gz")),
+            *("--validation", str(tmp_path / "b.json.gz")),
         ]
     )
     files = own_files.OwnFiles(args, (), tmp_path / "runs")
-    [train], [held_back] = files.files("train"), files.files("held_back")
+    [train], [validation] = files.files("train"), files.files("validation")
     with open(train) as file:
         assert [x["title"] for x in json.load(file)["data"]] == ["a", "c"]
-    with open(held_back) as file:
+    with open(validation) as file:
         kept = [x["paragraphs"][0]["qas"] for x in json.load(file)["data"]]
     # Every second of six.
     assert [[q["id"] for q in qas] for qas in kept] == [["q1", "q3"], ["q2"]]

@@ -89,7 +89,7 @@ def test_a_row_has_the_last_word_and_the_command_line_the_one_before(tmp_path):
 
 
 def command(prepare_fn):
-    amounts = {"items": (10, "to learn from"), "held_back": (5, "to be scored on")}
+    amounts = {"items": (10, "to learn from"), "validation": (5, "to be scored on")}
     return rows.Command("benchmarks.some", "Text.", prepare_fn, ("one", "two"), amounts)
 
 
@@ -104,12 +104,12 @@ def test_the_command_runs_rows_seed_by_seed_and_writes_them(run, capsys):
     checked = []
 
     def prepare(args, changes):
-        assert (args.items, args.held_back) == (10, 7)
+        assert (args.items, args.validation) == (10, 7)
         assert changes == ["--config.a.b=1"]
         made = study(config_fn=lambda *given: checked.append(given))
         return Quick(**{**vars(made), "about": {"task": "some"}})
 
-    argv = ["--held_back=7", "--seeds=4,6", "--config.a.b=1"]
+    argv = ["--validation=7", "--seeds=4,6", "--config.a.b=1"]
     code, written = run(command(prepare).main, *argv)
     assert code == 0 and checked == [("one", 4), ("two", 4)]
     assert "two, seed 6: f1 56.0" in capsys.readouterr().out

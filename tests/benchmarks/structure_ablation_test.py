@@ -17,7 +17,7 @@ from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.training import workdir as workdir_lib
 
-TINY = ["--items=40", "--held_back=8", "--steps=4", "--pretraining_steps=2"]
+TINY = ["--items=40", "--validation=8", "--steps=4", "--pretraining_steps=2"]
 ROWS = ("pretrained", "pretrained_no_cpc")
 
 
@@ -26,9 +26,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("ablation")
 
 
-def make(folder, name, *, count=40, held_back=8, changes=()):
+def make(folder, name, *, count=40, validation=8, changes=()):
     item_set = SETS[name]
-    caches = item_set.make_caches(folder / name / "items", count, held_back)
+    caches = item_set.make_caches(folder / name / "items", count, validation)
     made = Ablation(item_set, caches, folder / name, 16, 8, changes)
     structure_ablation.write_texts(item_set, made.items)
     return made
@@ -76,7 +76,7 @@ def test_a_pretrained_row_starts_from_the_run_of_its_seed(folder, trained, run):
 def test_a_threshold_is_not_chosen_on_what_is_scored(folder, trained):
     make(folder, "hotpotqa").study.run("flat", 0)
     [[_, _, file, threshold]] = trained.evaluated
-    assert file == str(folder / "hotpotqa/items/held_back.json")
+    assert file == str(folder / "hotpotqa/items/validation.json")
     assert threshold == "--threshold=0.4"  # the paper's, appendix C.2
 
 
@@ -116,8 +116,8 @@ def text_of(ablation, row):
 
 def test_a_text_is_all_documents_and_nothing_else(ablation):
     item_set = ablation.item_set
-    lines = (ablation.items / "held_back.jsonl").read_text().splitlines()
-    records = json.loads((ablation.items / "held_back.json").read_text())
+    lines = (ablation.items / "validation.jsonl").read_text().splitlines()
+    records = json.loads((ablation.items / "validation.json").read_text())
     assert len(lines) == len(records) == 8
     for line, record in zip(lines, records, strict=True):
         paragraphs = json.loads(line)["text"].split("\n\n")
@@ -148,13 +148,13 @@ def test_sentences_are_masked_with_cpc_alone(ablation):
 
 @pytest.mark.full  # makes hundreds of items
 @pytest.mark.parametrize("name", SETS)
-def test_some_held_back_sentences_that_measure_cpc_are_of_one_text(name, tmp_path):
-    ablation = make(tmp_path, name, count=400, held_back=300)
+def test_some_validation_sentences_that_measure_cpc_are_of_one_text(name, tmp_path):
+    ablation = make(tmp_path, name, count=400, validation=300)
     config = ablation.pretraining_config("pretrained", 0)
     corpora = prepare(config.data, tmp_path)
     examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))
     batches = pool.cpc_pool(
-        *examples.pack(corpora.held_back),
+        *examples.pack(corpora.validation),
         corpora.tokenizer.token_ids,
         examples.pool_sizes,
         batch_size=32,

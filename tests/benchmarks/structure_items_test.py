@@ -18,7 +18,7 @@ WIKIHOP_SET, HOTPOTQA_SET = SETS["wikihop"], SETS["hotpotqa"]
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    """The training and held-back caches of each set."""
+    """The training and validation caches of each set."""
     folder = tmp_path_factory.mktemp("items")
     return {name: s.make_caches(folder / name, 40, 8) for name, s in SETS.items()}
 
@@ -117,8 +117,8 @@ def test_links_lead_from_candidates_to_mentions_unless_flat(caches):
 
 
 def test_documents_are_segments_unless_flat(caches):
-    train, held_back = caches["hotpotqa"]
-    assert (train.num_windows, held_back.num_windows) == (40, 8)  # all have labels
+    train, validation = caches["hotpotqa"]
+    assert (train.num_windows, validation.num_windows) == (40, 8)  # all have labels
     batch = one_batch(HOTPOTQA_SET, train)
     segments = [set(row.tolist()) for row in batch["structure"].long_segment_ids]
     # Padding, the first token, the question, four documents.

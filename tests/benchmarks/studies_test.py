@@ -16,12 +16,12 @@ from etc_jax.tasks.synthetic.maker import write_records
 # ml_collections loads config files in a way that Python announces to give up.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
-ITEMS = ("--items=40", "--held_back=8")
+ITEMS = ("--items=40", "--validation=8")
 # What each study is given here, beside a folder.
 ARGV = {
     "structure_ablation": (*ITEMS, "--steps=4"),
     "openkp_ablation": (*ITEMS, "--steps=4"),
-    "window_ablation": ("--items=12", "--held_back=6", "--window=128"),
+    "window_ablation": ("--items=12", "--validation=6", "--window=128"),
     "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
     "duplication": ("--short",),
     "cpc_ablation": (),
@@ -31,12 +31,12 @@ ARGV = {
     ),
     "long_texts": (
         *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
-        *("--held_back=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
+        *("--validation=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
     ),
     "lifted_bert": (
         *("--bert=BERT", "--text=HERE/text.jsonl", "--text_field=body"),
-        *("--items=12", "--held_back=4", "--contexts=4", "--words=0", "--workers=0"),
-        *("--long_length=1024", "--short_length=256", "--text_held_back=0.4"),
+        *("--items=12", "--validation=4", "--contexts=4", "--words=0", "--workers=0"),
+        *("--long_length=1024", "--short_length=256", "--text_validation=0.4"),
     ),
 }
 CPC = ("objective.mlm_weight", "objective.cpc_weight")
@@ -220,7 +220,7 @@ TINY = {
         *("--near_steps=2", "--near_window=4", "--steps=2", "--more_steps=1"),
         *("--short_length=64", "--window=32", "--config.model.num_heads=2"),
         *("--config.model.num_layers=1", "--config.model.attention=dense"),
-        *("--config.data.text_field=body", "--config.data.held_back_fraction=0.4"),
+        *("--config.data.text_field=body", "--config.data.validation_fraction=0.4"),
         "--config.data.max_sentence_tokens=64",
     ),
 }

@@ -16,7 +16,7 @@ from etc_jax.tasks.natural_questions import gold_outputs, read
 
 TASK = find_task("natural_questions")
 
-WINDOW, COUNT, HELD_BACK = 128, 24, 6
+WINDOW, COUNT, VALIDATION = 128, 24, 6
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +27,20 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def files(folder):
     return window_items.write_files(
-        "unnamed", folder / "items", COUNT, HELD_BACK, window=WINDOW
+        "unnamed", folder / "items", COUNT, VALIDATION, window=WINDOW
     )
 
 
 @pytest.fixture(scope="module")
 def caches(files, folder):
-    train, held_back, tokenizer = files
+    train, validation, tokenizer = files
     return {
         name: window_ablation.make_caches(
             window_ablation.row_of(name, WINDOW),
             folder / "items" / name,
             tokenizer,
             train,
-            held_back,
+            validation,
         )
         for name in NAMES
     }
@@ -90,21 +90,21 @@ def test_inputs_of_rows_are_windows_of_their_lengths(configs, caches):
 def test_all_windows_are_evaluated_and_those_with_an_answer_are_trained_on(
     files, caches
 ):
-    train, held_back, tokenizer = files
-    assert [c.num_windows for c in caches["etc"]] == [COUNT, HELD_BACK]
+    train, validation, tokenizer = files
+    assert [c.num_windows for c in caches["etc"]] == [COUNT, VALIDATION]
     for name in NAMES[1:]:
         row = window_ablation.row_of(name, WINDOW)
         task = TASK.with_options(row.options)
         counts = []
-        for file in (train, held_back):
+        for file in (train, validation):
             labels = [
                 int(window.labels["answer_type"])
                 for record in read([file])
                 for window in task.features(record, tokenizer, row.sizes)
             ]
             counts.append((sum(x > 0 for x in labels), sum(x == 0 for x in labels)))
-        (answers, nulls), held_back_windows = counts
-        assert caches[name][1].num_windows == sum(held_back_windows)
+        (answers, nulls), validation_windows = counts
+        assert caches[name][1].num_windows == sum(validation_windows)
         kept = caches[name][0].num_windows - answers
         # Five standard deviations of a draw.
         spread = (nulls * NULL_SHARE * (1 - NULL_SHARE)) ** 0.5
@@ -114,22 +114,22 @@ def test_all_windows_are_evaluated_and_those_with_an_answer_are_trained_on(
 
 @pytest.mark.parametrize(("inputs", "steps"), [(1, 1), (32, 2), (47, 2), (48, 3)])
 def test_a_run_is_as_many_steps_as_fill_whole_batches(caches, inputs, steps):
-    train, held_back = caches["etc"]
+    train, validation = caches["etc"]
     offsets = {"name_offsets": np.arange(inputs + 1)}
     train = dataclasses.replace(train, arrays={**train.arrays, **offsets})
     row = window_ablation.row_of("etc", WINDOW)
     assert row.batch_size == 16
-    config = window_ablation.config(row, (train, held_back), 1)
+    config = window_ablation.config(row, (train, validation), 1)
     assert config.train.num_steps == steps
 
 
 def test_gold_labels_give_all_answers_back(files, caches):
     """Were it not so for some row, its score would be of its windows alone."""
-    _, held_back, tokenizer = files
+    _, validation, tokenizer = files
     for name in NAMES:
         row = window_ablation.row_of(name, WINDOW)
         task, predictions, gold = TASK.with_options(row.options), {}, []
-        for record in read([held_back]):
+        for record in read([validation]):
             windows = task.features(record, tokenizer, row.sizes)
             outputs = gold_outputs(windows)
             [each] = zip(*task.decode(outputs, windows, task.settings), strict=True)

@@ -161,9 +161,9 @@ def test_a_name_that_is_asked_about_is_too_rare_for_the_vocabulary(items):
         assert 2 * said < LEAST_COUNT
 
 
-def test_held_back_questions_have_the_annotators_of_development_files(files):
-    train, held_back, _ = files
+def test_validation_questions_have_the_annotators_of_development_files(files):
+    train, validation, _ = files
     assert {len(r.annotations) for r in read([train])} == {1}
-    others = list(read([held_back]))
+    others = list(read([validation]))
     assert len(others) == 8 and {len(r.annotations) for r in others} == {5}
     assert not {r.id for r in others} & {r.id for r in read([train])}

@@ -152,7 +152,7 @@ def test_what_is_printed_gives_the_same_config(name, tmp_path):
     if values.data.source != "builtin":
         values.data.paths = ("train",)
     if values.data.source == "pairs":
-        values.data.update(held_back_paths=("dev",), tokenizer="vocabulary")
+        values.data.update(validation_paths=("dev",), tokenizer="vocabulary")
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     config = config_lib.from_config_dict(values)
@@ -250,3 +250,21 @@ def test_every_field_of_every_config_has_a_text():
         if not texts_of(cls).get(field.name)
     ]
     assert not lacking
+
+
+def test_fields_of_earlier_versions_are_read(tmp_path):
+    """In a config file, and typed, which wins over it."""
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from etc_jax import config\n"
+        "def get_config():\n"
+        "    made = config.default_config()\n"
+        "    made.data.held_back_paths = ('a',)\n"
+        "    made.data.held_back_fraction = 0.25\n"
+        "    return made\n"
+    )
+    data = config_flag.read(str(file)).data
+    assert (data.validation_paths, data.validation_fraction) == (("a",), 0.25)
+    for name in ("held_back_paths", "validation_paths"):
+        data = config_flag.read(str(file), [f"--config.data.{name}=('b',)"]).data
+        assert data.validation_paths == ("b",) and "held_back_paths" not in data

@@ -90,7 +90,7 @@ def test_tokens_are_those_that_a_cache_has(rows, tmp_path, capsys):
     assert lengths == in_tokens(first.tokenizer)(list(source))
     assert max(lengths) <= 700
     assert cache.num_documents == len(lengths)
-    assert cache.num_tokens == first.train.num_tokens + first.held_back.num_tokens
+    assert cache.num_tokens == first.train.num_tokens + first.validation.num_tokens
     assert f"tokens of a text: mean {np.mean(lengths):,.1f}" in capsys.readouterr().out
 
 

@@ -43,7 +43,7 @@ EVALUATE = "etc-jax evaluate '--model=my runs/x' '--out=my runs/x/evaluated'"
         ),
         (
             "quickstart_wikihop",
-            "data.held_back_files=('dev.json',)",
+            "data.validation_files=('dev.json',)",
             f"next: {EVALUATE} dev.json",
         ),
         # No command reads a model of images.
@@ -53,7 +53,7 @@ EVALUATE = "etc-jax evaluate '--model=my runs/x' '--out=my runs/x/evaluated'"
 def test_after_a_run_its_model_is_used(name, change, wanted):
     changes = [f"--config.{change}"]
     if name in ("quickstart_wikihop", "reformer_imagenet64"):
-        files = {"paths": "x.npy", "held_back_paths": "y.npy"}
+        files = {"paths": "x.npy", "validation_paths": "y.npy"}
         changes += [f"--config.data.{k}=('{file}',)" for k, file in files.items()]
     values = config_flag.read(name, changes)
     config = config_lib.from_config_dict(values)
@@ -104,7 +104,7 @@ def test_invented_items_are_prepared_next(name, tmp_path, capsys):
 
 def test_what_is_prepared_is_trained_on_or_counted_next():
     for name in task_lib.names():
-        for form in task_lib.find(name).forms:
+        for form in task_lib.find(name).converters:
             cache = types.SimpleNamespace(task=name, format=form)
             words = taken(_next(cache, "my caches/x"))
             assert words[0] in ("train", "stats")

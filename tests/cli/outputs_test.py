@@ -239,7 +239,7 @@ def test_a_run_is_not_written_into_what_it_begins_with(place):
         config[section][key] = (value,) if key == "paths" else value
         if key == "paths":
             config.data.source = "cache"
-            config.data.held_back_paths = ("held_back",)
+            config.data.validation_paths = ("validation",)
         with pytest.raises(UserError, match=f"is the input {field}=.*/deep"):
             workdir.check(config_lib.from_config_dict(config), folder)
     with pytest.raises(UserError, match="lies in the input data.paths="):

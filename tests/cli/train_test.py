@@ -222,7 +222,7 @@ def get_config():
     )
     config.data.update(
         source="jsonl", paths=("TEXT",), vocab_size=150, long_length=512,
-        global_length=64, held_back_fraction=0.2,
+        global_length=64, validation_fraction=0.2,
     )
     config.train.update(num_steps=10, batch_size=32)
     config.schedule.warmup_steps = 2

@@ -90,7 +90,7 @@ def test_all_errors_come_at_once():
         ("schedule", "warmup_steps", 2.5, "expected whole steps, or a share below 1"),
         ("objective", "similarity", "l2", "one of cosine, dot"),
         ("objective", "mlm_weight", -1, "0 or more"),
-        ("data", "held_back_fraction", 1.0, "in (0, 1)"),
+        ("data", "validation_fraction", 1.0, "in (0, 1)"),
         ("data", "long_length", 0, "1 or more"),
         ("data", "cache_dir", 3, "expected a string or None"),
         ("mesh", "sequence", 0, "1 or more"),
@@ -255,7 +255,7 @@ def test_wrong_variants_are_named(arg, message):
         config_lib.variants(arg, ("short", "long"), flags=("shared", "no_cpc"))
 
 
-CACHES = {"source": "cache", "paths": ("a",), "held_back_paths": ("b",)}
+CACHES = {"source": "cache", "paths": ("a",), "validation_paths": ("b",)}
 WINDOWS = {**CACHES, "source": "windows"}
 
 
@@ -264,7 +264,7 @@ WINDOWS = {**CACHES, "source": "windows"}
     [
         ({"source": "jsonl"}, "data.paths", "is empty; name the files"),
         ({"paths": ("a",)}, "data.paths", "'builtin' does not use it"),
-        ({"source": "cache", "paths": ("a",)}, "data.held_back_paths", "is empty"),
+        ({"source": "cache", "paths": ("a",)}, "data.validation_paths", "is empty"),
         ({**CACHES, "weights": (1.0,) * 2}, "data.weights", "2 values; expected one"),
         ({"input_options": ("a=1",)}, "data.input_options", "'builtin' does not use"),
         (

@@ -8,6 +8,7 @@ import pytest
 
 from etc_jax import config as config_lib
 from etc_jax.config import sections as config_sections
+from etc_jax.config.upgrades import RENAMED
 from etc_jax.training import workdir
 
 RECORDED = json.loads(
@@ -64,7 +65,7 @@ def lengths_of(config, was):
 
 def _tuples(values):
     """JSON's lists as a config has them."""
-    return {k: _tuple(x) for k, x in values.items()}
+    return {RENAMED.get(k, k): _tuple(x) for k, x in values.items()}
 
 
 def _tuple(value):

@@ -60,10 +60,10 @@ def load(name, arg):
     if source in ("jsonl", "bytes"):
         values.data.paths = ("some",)
     if source in ("windows", "byte_images"):
-        values.data.update(paths=("train",), held_back_paths=("dev",))
+        values.data.update(paths=("train",), validation_paths=("dev",))
     if source == "pairs":
         values.data.update(
-            paths=("train",), held_back_paths=("dev",), tokenizer="vocabulary"
+            paths=("train",), validation_paths=("dev",), tokenizer="vocabulary"
         )
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/before"

@@ -16,7 +16,7 @@ def module(name):
 
 def load(name, arg="", **checkpoint):
     values = module(name).get_config(arg)
-    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.data.update(paths=("train",), validation_paths=("dev",))
     values.checkpoint.update(checkpoint or {"init_from": "models/etc"})
     return config_lib.from_config_dict(values)
 
@@ -97,7 +97,7 @@ def test_a_sweep_is_the_paper_s_grid_of_runs(name, field, size):
     for setting in settings:
         values = made.get_config()
         values.checkpoint.init_from = "models/etc"
-        values.data.update(paths=("train",), held_back_paths=("dev",))
+        values.data.update(paths=("train",), validation_paths=("dev",))
         values.update_from_flattened_dict(setting.fields())
         config = config_lib.from_config_dict(values)
         assert config.train.num_steps == int(

@@ -19,7 +19,7 @@ def values_of(name, arg):
 
 def load(name, arg):
     values = values_of(name, arg)
-    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.data.update(paths=("train",), validation_paths=("dev",))
     if values.checkpoint.init_from_only:
         values.checkpoint.init_from = "models/longformer"
     return config_lib.from_config_dict(values)

@@ -38,7 +38,7 @@ def test_each_is_traced_with_windows_of_its_format(caches, arg, parameters, toke
     values = module("reformer_wmt14").get_config(arg)
     assert values.objective.name == "wmt14_en_de"
     values.objective.name = "text_to_text"
-    values.data.update(paths=caches[:1], held_back_paths=caches[1:])
+    values.data.update(paths=caches[:1], validation_paths=caches[1:])
     text = dry_run(config_lib.from_config_dict(values), compiles=False)
     assert f"{parameters} parameters" in text and tokens in text
     assert "not compiled" in text and "2 steps an epoch" in text

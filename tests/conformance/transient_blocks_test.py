@@ -19,7 +19,7 @@ from pair_options_test import (
 
 from etc_jax.ops.attention import dense, sliding_window
 from etc_jax.ops.attention.bias import BucketBias, SideBias
-from etc_jax.ops.attention.sliding_window import Beside
+from etc_jax.ops.attention.sliding_window import SideKeys
 from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -90,9 +90,9 @@ def by_hand(query, key, value, sums, table, of_blocks, *, ids, radius, size):
     ]
     # A token's part of the sum of its block: [b, g, n] of ones.
     member = of_token[:, None] == np.arange(blocks)[None, :, None]
-    beside = jnp.einsum("bgn,bnhd->bghd", member.astype(float), sums)
-    keys = jnp.concatenate([key, beside], axis=1)
-    values = jnp.concatenate([value, jnp.tanh(beside)], axis=1)
+    side_keys = jnp.einsum("bgn,bnhd->bghd", member.astype(float), sums)
+    keys = jnp.concatenate([key, side_keys], axis=1)
+    values = jnp.concatenate([value, jnp.tanh(side_keys)], axis=1)
     bias = jnp.concatenate(pairs, axis=-1)
     return dense.attend(query, keys, values, near, bias, scale=0.7)
 
@@ -119,7 +119,7 @@ def test_attention_is_that_of_all_pairs(n, radius, size):
             *(query, key, value),
             radius=radius,
             example_ids=ids,
-            beside=Beside(found, jnp.tanh(found), blocks.example, sides),
+            side_keys=SideKeys(found, jnp.tanh(found), blocks.example, sides),
             bias=bias,
             scale=0.7,
             implementation=form,
@@ -138,21 +138,24 @@ def test_attention_is_that_of_all_pairs(n, radius, size):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"bias": None}, "beside goes with bias and without globals_"),
-        ({"example_ids": (2, 4)}, r"beside.example_ids has shape \(2, 4\), expected"),
+        ({"bias": None}, "side_keys goes with bias and without globals_"),
+        (
+            {"example_ids": (2, 4)},
+            r"side_keys.example_ids has shape \(2, 4\), expected",
+        ),
     ],
 )
 def test_keys_beside_that_do_not_fit_are_refused(change, message):
     n, g = 8, 2
     shapes = {"example_ids": (B, g)} | {k: v for k, v in change.items() if v}
-    beside = Beside(
+    side_keys = SideKeys(
         *(normal(B, g, H, D),) * 2,
         np.ones(shapes["example_ids"], np.int32),
         SideBias.of_tokens(normal(B, n, H, g)),
     )
     bias = None if "bias" in change else BucketBias(normal(8, H), 9, causal=False)
     with pytest.raises(ValueError, match=message):
-        sliding_window.attend(*rows(n, n), radius=2, beside=beside, bias=bias)
+        sliding_window.attend(*rows(n, n), radius=2, side_keys=side_keys, bias=bias)
 
 
 def test_the_bias_of_all_tokens_and_blocks_never_exists_at_once():
@@ -167,7 +170,7 @@ def test_the_bias_of_all_tokens_and_blocks_never_exists_at_once():
             *(query,) * 3,
             radius=2,
             example_ids=ids,
-            beside=Beside(keys, keys, blocks.example, side_bias(bias, blocks)),
+            side_keys=SideKeys(keys, keys, blocks.example, side_bias(bias, blocks)),
             bias=bias,
             block_size=32,
             chunk_blocks=2,

@@ -11,7 +11,7 @@ from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.config.kinds import section_of
 from etc_jax.datasets import task as task_lib
-from etc_jax.datasets.task import DataSet, Form, Task
+from etc_jax.datasets.task import DataSet, FeatureConverter, Task
 from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.objectives.learners import finetuning
@@ -23,7 +23,7 @@ MODELS = {
     "text_to_text": LongformerConfig(causal=True),
 }
 EVERY = [
-    (name, form) for name in task_lib.names() for form in task_lib.find(name).forms
+    (name, form) for name in task_lib.names() for form in task_lib.find(name).converters
 ]
 MINE = """
 import dataclasses
@@ -56,7 +56,10 @@ def test_a_task_is_all_of_the_data_set_and_all_of_the_form(name, form):
     assert isinstance(task, Task) and task.format == form
     # Options that shape records may give some, too.
     of_options = task.options.task_fields()
-    for cls, part in ((DataSet, data_set), (Form, data_set.forms[form])):
+    for cls, part in (
+        (DataSet, data_set),
+        (FeatureConverter, data_set.converters[form]),
+    ):
         for field in dataclasses.fields(cls):
             got = getattr(task, field.name)
             if field.name in of_options:
@@ -75,7 +78,7 @@ def test_every_form_has_a_model_that_learns_it(name, form):
 
 
 def test_the_first_form_is_taken_where_nothing_is_said():
-    first, *_ = hotpotqa.DATA_SET.forms
+    first, *_ = hotpotqa.DATA_SET.converters
     assert task_lib.find_task("hotpotqa").format == first == "structured"
     assert coreference.DATA_SET.in_format().format == "sequence"
 
@@ -95,7 +98,7 @@ def test_a_format_that_is_absent_says_why():
 def test_a_reason_to_be_absent_is_of_no_form_that_is_there():
     for name in task_lib.names():
         found = task_lib.find(name)
-        assert found.forms and not found.forms.keys() & found.absent.keys()
+        assert found.converters and not found.converters.keys() & found.absent.keys()
 
 
 # --- by the path of a module ----------------------------------------------------------
@@ -111,7 +114,7 @@ def test_a_module_in_a_package_of_ones_own_is_found_by_its_path(package):
     assert task_lib.find_task("my_sets.towns", "sequence").learner == "wikihop"
     config = config_lib.default_config("bert")
     config.objective.name = "my_sets.towns"
-    config.data.update(source="windows", paths=("a",), held_back_paths=("b",))
+    config.data.update(source="windows", paths=("a",), validation_paths=("b",))
     config.data.vocab_size = config.model.vocab_size
     built = config_lib.from_config_dict(config)
     assert type(finetuning.of_config(built)) is finetuning.learner_of(
@@ -183,7 +186,7 @@ def test_a_format_that_the_model_does_not_take_is_refused():
 def test_a_config_names_what_to_set(family, name, format, message):
     config = config_lib.default_config(family)
     config.objective.name = name
-    config.data.update(source="windows", paths=("a",), held_back_paths=("b",))
+    config.data.update(source="windows", paths=("a",), validation_paths=("b",))
     config.data.format = format
     with pytest.raises(config_lib.ConfigError, match=message):
         config_lib.from_config_dict(config)

@@ -96,7 +96,7 @@ def test_from_invented_questions_to_a_score_and_vectors(etc_jax, programs, folde
     etc_jax(
         *("train", "--config=quickstart_wikihop:tiny", "--workdir=run"),
         "--config.data.paths=('train_cache',)",
-        "--config.data.held_back_paths=('dev_cache',)",
+        "--config.data.validation_paths=('dev_cache',)",
         *("--config.data.vocab_size=480", "--config.model.vocab_size=480"),
         *("--config.train.num_steps=4", "--config.schedule.warmup_steps=0.25"),
         *("--config.train.batch_size=4", "--config.train.eval_steps=1"),

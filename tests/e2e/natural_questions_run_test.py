@@ -144,8 +144,8 @@ def test_what_only_draws_windows_does_not_shape_them(cache):
 # --- training -------------------------------------------------------------------------
 
 
-def job_of(train, held_back, options, folder, **data):
-    data |= {"paths": (str(train.path),), "held_back_paths": (str(held_back.path),)}
+def job_of(train, validation, options, folder, **data):
+    data |= {"paths": (str(train.path),), "validation_paths": (str(validation.path),)}
     data["input_options"] = options
     made = finetuned_run.config(NAME, **{f"data__{k}": x for k, x in data.items()})
     return make_job(made, folder)
@@ -155,7 +155,7 @@ def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_pat
     blocks = cache("--tokens_per_block=16", "--stride=30", out="blocks")
     usual = cache("--null_share=0.5")
     options = ("tokens_per_block=16", "stride=30")
-    for train, held_back, asked, named in (
+    for train, validation, asked, named in (
         (blocks, usual, (), blocks),
         (blocks, usual, options, usual),
         (usual, blocks, (), blocks),
@@ -163,7 +163,7 @@ def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_pat
         (blocks, blocks, ("stride=30", "tokens_per_block=17"), blocks),
     ):
         with pytest.raises(ValueError, match="but data.input_options is") as caught:
-            job_of(train, held_back, asked, tmp_path)
+            job_of(train, validation, asked, tmp_path)
         said = str(caught.value)
         assert said.startswith(f"{named.path} was prepared with ")
         given = re.search('give --config.data.input_options="(.*?)",', said)[1]

@@ -237,7 +237,7 @@ def test_bad_batches_in_a_row_end_both_with_3(start, tmp_path):
 
 FEW_STEPS = {
     "data.vocab_size": small_text.VOCAB_SIZE,
-    "data.held_back_fraction": small_text.HELD_BACK,
+    "data.validation_fraction": small_text.VALIDATION,
     "mesh.fsdp": 2,
     "model.dropout_rate": 0.1,
     "schedule.warmup_steps": 2,

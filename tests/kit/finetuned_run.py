@@ -64,7 +64,9 @@ def config(name: str, **changes) -> config_lib.Config:
     values["model"] |= dict(hard_g2l=True, attention="dense")
     values["objective"]["name"] = name
     long_length, global_length = LENGTHS[name]
-    values["data"] |= dict(source="windows", paths=("train",), held_back_paths=("dev",))
+    values["data"] |= dict(
+        source="windows", paths=("train",), validation_paths=("dev",)
+    )
     values["data"] |= dict(vocab_size=size, long_length=long_length)
     values["data"] |= dict(global_length=global_length)
     for path, value in changes.items():

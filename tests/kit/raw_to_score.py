@@ -41,7 +41,7 @@ def config_of(task, format, cache, lengths, model, vocab_size, options, steps):
         "objective.name": task,
         "data.source": "windows",
         "data.paths": (cache,),
-        "data.held_back_paths": (cache,),
+        "data.validation_paths": (cache,),
         "data.vocab_size": vocab_size,
         "data.input_options": options,
         **{f"data.{name}": x for name, x in sizes_of(task, format, lengths).items()},

@@ -393,7 +393,7 @@ def consume(form: str, path: pathlib.Path) -> int:
     found = task_lib.find(name)
     if path.is_file():
         _raw(found, path)
-    forms = [found.in_format(x).with_options(options) for x in found.forms]
+    forms = [found.in_format(x).with_options(options) for x in found.converters]
     forms = [x.with_options(SPANS) if "n_best" in x.option_values else x for x in forms]
     return min(_windows(form, records) for form in forms)
 

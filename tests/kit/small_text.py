@@ -7,7 +7,7 @@ from tiny_text import LEXICON
 from etc_jax.data.text import corpus, prepare
 
 VOCAB_SIZE = 256
-HELD_BACK = 0.4
+VALIDATION = 0.4
 
 # Changes of configs/quickstart/quickstart.py for this text.
 SMALL = {
@@ -18,7 +18,7 @@ SMALL = {
     "model.mlp_dim": 128,
     "model.radius": 8,
     "data.vocab_size": VOCAB_SIZE,
-    "data.held_back_fraction": HELD_BACK,
+    "data.validation_fraction": VALIDATION,
     "data.long_length": 128,
     "data.global_length": 16,
     "optimizer.learning_rate": 3e-3,
@@ -54,7 +54,7 @@ def make_cache(folder) -> str:
     """Makes token caches of the small text, where those of the built-in text would be.
 
     Returns:
-      `data.cache_dir` of a config with `VOCAB_SIZE` and `HELD_BACK`.
+      `data.cache_dir` of a config with `VOCAB_SIZE` and `VALIDATION`.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -62,6 +62,6 @@ def make_cache(folder) -> str:
         )
         source = corpus.BuiltInSource()
         prepare.prepare(
-            folder, source=source, vocab_size=VOCAB_SIZE, held_back=HELD_BACK
+            folder, source=source, vocab_size=VOCAB_SIZE, validation=VALIDATION
         )
     return str(folder)

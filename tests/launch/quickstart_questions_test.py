@@ -256,7 +256,7 @@ def drawn(tmp_path_factory):
     )
     for name, variant in quickstart_questions.RUNS.items():
         config = quickstart_wikihop.get_config(variant)
-        config.data.update(paths=("train",), held_back_paths=("dev",))
+        config.data.update(paths=("train",), validation_paths=("dev",))
         (folder / name).mkdir()
         text = json.dumps({"config": config.to_dict()})
         (folder / name / "run.json").write_text(text)

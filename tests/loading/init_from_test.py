@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 def file_config(arg=""):
     """As a config file gives it, of the variants in `arg`."""
     config = pairs.get_config(arg)
-    config.data.update(paths=("a.jsonl",), held_back_paths=("b.jsonl",))
+    config.data.update(paths=("a.jsonl",), validation_paths=("b.jsonl",))
     return config
 
 

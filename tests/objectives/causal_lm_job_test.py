@@ -83,11 +83,11 @@ def test_images_need_one_file_each(tmp_path):
     np.save(tmp_path / "x.npy", images)
     paths = (str(tmp_path / "x.npy"),)
     changes = {"data__source": "byte_images", "data__paths": paths}
-    config = config_of(**changes, data__held_back_paths=paths)
+    config = config_of(**changes, data__validation_paths=paths)
     job = registry.lookup("objective", "causal_lm")(config, None)
     assert job.train_batch(0, np.arange(8))["targets"].shape == (8, 32)
     assert job.steps_per_epoch == 20 / 8
-    with pytest.raises(config_lib.ConfigError, match=r"held_back_paths: .* one .npy"):
+    with pytest.raises(config_lib.ConfigError, match=r"validation_paths: .* one .npy"):
         config_of(**changes)
 
 
@@ -111,9 +111,9 @@ def test_images_need_one_file_each(tmp_path):
             {
                 "data__source": "bytes",
                 "data__paths": ("x",),
-                "data__held_back_paths": ("y",),
+                "data__validation_paths": ("y",),
             },
-            "held_back_paths: is .*does not use it",
+            "validation_paths: is .*does not use it",
         ),
         ({"model__vocab_size": 100, "data__source": "duplication"}, "model.vocab_size"),
     ],

@@ -45,7 +45,7 @@ def of_text(tmp_path_factory):
         "text_field": "body",
         "paths": (str(folder / "rows.jsonl"),),
         "cache_dir": str(folder / "cache"),
-        "held_back_fraction": 0.4,
+        "validation_fraction": 0.4,
         "max_sentence_tokens": LENGTH,
         "vocab_size": tiny_text.VOCAB_SIZE,
         "input_length": LENGTH,

@@ -23,7 +23,7 @@ def test_shuffled_targets_are_found_by_chance_alone():
     found = shuffled_retrieval(targets, targets)
     # 5000 trials at 1 in 50: a standard deviation of 0.2 %.
     assert found == pytest.approx(0.02, abs=0.006)
-    # As the plain measure says of one such order.
+    # As the plain metric says of one such order.
     order = np.random.default_rng(0).permutation(50)
     assert retrieval(targets, targets[order]) == np.mean(order == np.arange(50))
 

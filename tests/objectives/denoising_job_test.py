@@ -46,7 +46,7 @@ def config_of(home, **changes):
     values.data.update(
         paths=(str(home / "rows.jsonl"),),
         text_field="body",
-        held_back_fraction=0.4,
+        validation_fraction=0.4,
         cache_dir=str(home / "cache"),
         vocab_size=FIRST,
         packing="concatenated",

@@ -124,7 +124,7 @@ def of_text(tmp_path):
         "data__source": "jsonl",
         "data__text_field": "body",
         "data__paths": (str(tmp_path / "rows.jsonl"),),
-        "data__held_back_fraction": 0.4,
+        "data__validation_fraction": 0.4,
         "data__max_sentence_tokens": 48,
         "data__vocab_size": size,
         "model__vocab_size": size,
@@ -163,7 +163,7 @@ def test_documents_become_rows_of_tokens(of_text, tmp_path):
             "learns from one of .*bytes, .*text",
         ),
         ({"data__paths": ("/nowhere",)}, "'/nowhere' in data.paths matches no file"),
-        ({"data__held_back_fraction": 1e-6}, "each needs some"),
+        ({"data__validation_fraction": 1e-6}, "each needs some"),
         ({"data__scored_length": 49}, "data.scored_length is 49"),
     ],
 )
@@ -188,7 +188,7 @@ def test_other_families_are_refused_with_those_there_are(of_bytes):
 
 
 def test_a_missing_cache_is_named_with_other_problems():
-    paths = {"data__paths": ("/nowhere",), "data__held_back_paths": ("/none",)}
+    paths = {"data__paths": ("/nowhere",), "data__validation_paths": ("/none",)}
     config = config_of(data__source="cache", data__max_sentence_tokens=48, **paths)
     with pytest.raises(UserError, match="no token cache in /nowhere"):
         check_extras(config)

@@ -73,7 +73,7 @@ def config_of(home, *, name="model_denoising", family=toy_seq2seq.NAME, **change
     values.data.update(
         paths=(str(home / "rows.jsonl"),),
         text_field="body",
-        held_back_fraction=0.4,
+        validation_fraction=0.4,
         cache_dir=str(home / "cache"),
         vocab_size=FIRST,
         max_sentence_tokens=48,

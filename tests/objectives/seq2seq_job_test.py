@@ -41,7 +41,7 @@ def config_of(home, family=toy_seq2seq.NAME, **changes):
     values.data.update(
         source="pairs",
         paths=(str(home / "train.jsonl"),),
-        held_back_paths=(str(home / "dev.jsonl"),),
+        validation_paths=(str(home / "dev.jsonl"),),
         tokenizer=str(home / "tokenizer.json"),
         cache_dir=str(home / "cache"),
         vocab_size=len(PIECES),
@@ -146,7 +146,7 @@ def test_inputs_are_named_and_an_edit_changes_them(home, tmp_path):
     assert before.keys() == names | {f"pairs {train}", f"pairs {dev}"}
     assert all(len(digest) == 64 for digest in before.values())
     other = write(tmp_path / "dev.jsonl", copies(12, "other"))
-    after = job_of(home, tmp_path, data__held_back_paths=(str(other),)).inputs
+    after = job_of(home, tmp_path, data__validation_paths=(str(other),)).inputs
     same = {name for name in before if before[name] == after.get(name)}
     assert same == {"tokenizer", "training pairs", f"pairs {train}"}
 
@@ -241,8 +241,8 @@ def test_synthetic_pairs_are_learnt_from(tmp_path):
         ),
         ({"data__tokenizer": None}, r"data.tokenizer: is None; name the vocabulary"),
         (
-            {"data__held_back_paths": ()},
-            r"held_back_paths: is empty; name what to eval",
+            {"data__validation_paths": ()},
+            r"validation_paths: is empty; name what to eval",
         ),
         ({"data__paths": ()}, r"data.paths: is empty; name the files or folders"),
         ({"data__max_cut_targets": 2.0}, r"max_cut_targets: is 2.0; expected a number"),
@@ -367,8 +367,8 @@ def test_what_does_not_fit_is_one_error_before_compiling(
 def test_a_file_on_both_sides_is_refused(home, tmp_path):
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes((home / "train.jsonl").read_bytes())
-    message = r"1 of data.held_back_paths are training files too, such as .*copy.jsonl"
-    refused(home, tmp_path, message, data__held_back_paths=(str(copy),))
+    message = r"1 of data.validation_paths are training files too, such as .*copy.jsonl"
+    refused(home, tmp_path, message, data__validation_paths=(str(copy),))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from etc_jax.training.errors import UserError
 def config_of(family, objective, **data):
     values = config_lib.default_config(family, objective=objective, source="windows")
     values.model.vocab_size = 64
-    values.data.update(paths=("a",), held_back_paths=("b",), vocab_size=64, **data)
+    values.data.update(paths=("a",), validation_paths=("b",), vocab_size=64, **data)
     return config_lib.from_config_dict(values)
 
 

@@ -175,7 +175,7 @@ def _(bench):
     30,
     "nothing to evaluate on",
     "no evaluation batch",
-    "raise data.held_back_fraction",
+    "raise data.validation_fraction",
 )
 def _(bench):
     bench.monkeypatch.setattr(toy_job, "EVAL_BATCHES", 0)

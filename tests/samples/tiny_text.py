@@ -16,10 +16,10 @@ SIZES = {
     "data.vocab_size": VOCAB_SIZE,
     "data.long_length": 128,
     "data.global_length": 16,
-    "data.held_back_fraction": 0.4,
+    "data.validation_fraction": 0.4,
 }
-# Of token caches, whose documents are held back already.
-CACHE_SIZES = {k: x for k, x in SIZES.items() if k != "data.held_back_fraction"}
+# Of token caches, whose documents are kept for validation already.
+CACHE_SIZES = {k: x for k, x in SIZES.items() if k != "data.validation_fraction"}
 
 
 def write_rows(path, count=80, seed=0):

@@ -96,7 +96,7 @@ def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
     config.model.max_length = LENGTH
     config.objective.name = task.name
     config.data.update(source="windows", vocab_size=size, input_length=LENGTH)
-    config.data.update(paths=(str(folder),), held_back_paths=(str(folder),))
+    config.data.update(paths=(str(folder),), validation_paths=(str(folder),))
     config.data.global_length = WindowCache.open(folder).longest["global"]
     config.train.batch_size = 2
     (tmp_path / "run").mkdir()

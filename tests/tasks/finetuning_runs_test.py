@@ -84,7 +84,7 @@ def config_of(task, folder, **changes):
         "objective.name": task,
         "data.source": "windows",
         "data.paths": (str(folder),),
-        "data.held_back_paths": (str(folder),),
+        "data.validation_paths": (str(folder),),
         "data.vocab_size": TOKENIZER.vocab_size,
         "data.long_length": 64,
         "data.global_length": 24,

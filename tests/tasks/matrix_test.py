@@ -152,7 +152,7 @@ def families():
 def cells():
     """(data set, family, format) of what is filled."""
     for name in RAW:
-        forms = task_lib.find(name).forms
+        forms = task_lib.find(name).converters
         for family, cls in families():
             for format in forms.keys() & set(cls.formats) if family in SENSES else ():
                 yield name, family, format
@@ -177,7 +177,7 @@ def config_of(name, family, format, lengths, vocab_size, cache):
             values.model[field] = value
     values.model.update(vocab_size=vocab_size, num_layers=1, attention="dense")
     values.objective.name = name
-    values.data.update(source="windows", paths=(cache,), held_back_paths=(cache,))
+    values.data.update(source="windows", paths=(cache,), validation_paths=(cache,))
     values.data.update(vocab_size=vocab_size, input_options=options_of(name, format))
     values.data.update(lengths)
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
@@ -228,7 +228,7 @@ def test_from_the_raw_file_to_the_official_score(
     official = json.loads(content) if official is None else official
     official = {task.prediction_file: official} if task.several else official
     scores = task.score([task.gold(record) for record in records], official)
-    assert 0 <= found["metrics"][task.measure] <= 1 and scores.problems() == []
+    assert 0 <= found["metrics"][task.metric] <= 1 and scores.problems() == []
     assert found["metrics"] == pytest.approx(dict(scores.metrics))
 
 
@@ -241,7 +241,7 @@ def test_every_cell_is_filled_or_says_why_it_is_not():
     for name in RAW:
         data_set = task_lib.find(name)
         for format in ("structured", "sequence"):
-            if format not in data_set.forms:
+            if format not in data_set.converters:
                 assert len(data_set.absent[format]) > 20, (name, format)
                 assert (name, format) in ABSENT
     # Reformer has no bidirectional model with heads.

@@ -135,7 +135,7 @@ OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
         *(
             (x, form, False)
             for x in task_lib.names()
-            for form in task_lib.find(x).forms
+            for form in task_lib.find(x).converters
         ),
         *((name, "structured", True) for name in OFFICIAL),
     ],

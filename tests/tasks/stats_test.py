@@ -259,7 +259,7 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, form", [(name, form) for name in SYNTHETIC for form in find(name).forms]
+    "name, form", [(name, form) for name in SYNTHETIC for form in find(name).converters]
 )
 def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, form):
     task = task_lib.find_task(name, form)
@@ -272,7 +272,7 @@ def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, fo
         [window] = task.features(record, tokenizer, type(task.sizes)(*AMPLE))
         mark = window.arrays()[window.schema.marks[window.schema.text[0]]]
         [used] = np.flatnonzero(mark)[-1:] + 1
-        assert task.whole_length(record, tokenizer) == used < AMPLE[0]
+        assert task.record_length(record, tokenizer) == used < AMPLE[0]
         seen.add(int(used))
     assert len(seen) > 1
 

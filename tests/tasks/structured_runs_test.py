@@ -58,7 +58,7 @@ def hyperpartisan(folder):
 
 
 @pytest.mark.parametrize(
-    "make, measure",
+    "make, metric",
     [
         pytest.param(triviaqa, "f1", marks=pytest.mark.full),
         pytest.param(imdb, "accuracy", marks=pytest.mark.full),
@@ -66,7 +66,7 @@ def hyperpartisan(folder):
     ],
     ids=["triviaqa", "imdb", "hyperpartisan"],
 )
-def test_it_learns_what_the_raw_files_say(make, measure, tmp_path, capsys):
+def test_it_learns_what_the_raw_files_say(make, metric, tmp_path, capsys):
     task = make.__name__
     path, values = make(tmp_path)
     losses, scores, answers = losses_scores_and_answers(
@@ -80,6 +80,6 @@ def test_it_learns_what_the_raw_files_say(make, measure, tmp_path, capsys):
         capsys=capsys,
     )
     assert losses[-1] < 0.5 * losses[0], losses
-    assert scores["metrics"][measure] == 1.0
+    assert scores["metrics"][metric] == 1.0
     official = json.loads((tmp_path / "dev" / "predictions.json").read_text())
     assert all(official[a["id"]] == a["answer"] for a in answers)

@@ -144,7 +144,7 @@ def no_model_of_sentences(monkeypatch):
         monkeypatch.setattr(module, "split_sentences", split)
 
 
-EVERY = [(name, form) for name in task.names() for form in task.find(name).forms]
+EVERY = [(name, form) for name in task.names() for form in task.find(name).converters]
 
 
 @pytest.fixture(params=EVERY, ids="-".join)
@@ -197,7 +197,7 @@ def test_gold_outputs_score_full_marks_in_every_setting(found):
         scores = found.score(
             [found.gold(record)], found.official({record.id: read_back})
         )
-        assert scores.metrics[found.measure] == 1.0
+        assert scores.metrics[found.metric] == 1.0
 
 
 def test_a_record_of_one_window_says_what_that_window_says():
@@ -225,7 +225,7 @@ def test_no_answer_is_wrong_and_is_an_answer(found):
     window = windows_of(found)[0]
     official = found.official({window.record.id: found.no_answer})
     scores = found.score([found.gold(window.record)], official)
-    assert scores.metrics[found.measure] == 0.0 and scores.problems() == []
+    assert scores.metrics[found.metric] == 0.0 and scores.problems() == []
 
 
 def test_records_of_test_files_have_no_gold(found):

@@ -104,7 +104,7 @@ def job_of(tmp_path_factory):
                 "data.input_options": ("tokens_per_block=16",) if blocks else (),
                 "data.source": "windows",
                 "data.paths": (str(folder / "cache"),),
-                "data.held_back_paths": (str(folder / "cache"),),
+                "data.validation_paths": (str(folder / "cache"),),
                 "data.vocab_size": tokenizer.vocab_size,
                 **{f"data.{name}": length for name, length in sizes.items()},
                 "train.batch_size": BATCH_SIZE,

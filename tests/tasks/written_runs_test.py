@@ -28,7 +28,7 @@ LENGTHS = {"input_length": 96, "target_length": 6}
 
 
 def trained(
-    name, family, tokenizer, file, folder, *, options=(), held_back_files=(), **model
+    name, family, tokenizer, file, folder, *, options=(), validation_files=(), **model
 ):
     """The folder of a run of two steps on a file."""
     tokenizer.save(folder / "tokenizer.json")
@@ -44,9 +44,9 @@ def trained(
     values.model.update(vocab_size=tokenizer.vocab_size, **MODEL, **model)
     values.objective.name = name
     cache = (str(folder / "cache"),)
-    values.data.update(source="windows", paths=cache, held_back_paths=cache, **LENGTHS)
+    values.data.update(source="windows", paths=cache, validation_paths=cache, **LENGTHS)
     values.data.update(vocab_size=tokenizer.vocab_size, input_options=tuple(options))
-    values.data.held_back_files = held_back_files
+    values.data.validation_files = validation_files
     values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
     values.checkpoint.every_steps = 2
     config = config_lib.from_config_dict(values)
@@ -78,7 +78,7 @@ def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
     tokenizer = sentence_pieces(t5_model())
     ends = {"eos_id": tokenizer.special_id("sentence"), "head_dim": 4}
     ends["pad_id"] = ends["decoder_start_id"] = tokenizer.special_id("pad")
-    more = {"options": options, "held_back_files": (str(file),)}
+    more = {"options": options, "validation_files": (str(file),)}
     run = trained("wmt14_en_de", "t5", tokenizer, file, tmp_path, **more, **ends)
     scores, official = evaluated(run, file)
     assert list(official) == [f"val:{i + 1}" for i in range(COUNT)]

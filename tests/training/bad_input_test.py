@@ -154,10 +154,10 @@ def test_caches_that_are_not_there_are_named_together(shared, tmp_path, monkeypa
     said = bench.text(
         data__source="cache",
         data__paths=(str(tmp_path / "one"), str(tmp_path / "two")),
-        data__held_back_paths=(str(tmp_path / "three"),),
+        data__validation_paths=(str(tmp_path / "three"),),
     )
     assert all(f"no token cache in {tmp_path / x}" in said for x in ("one", "two"))
-    assert f"data.held_back_paths: no token cache in {tmp_path / 'three'}" in said
+    assert f"data.validation_paths: no token cache in {tmp_path / 'three'}" in said
 
 
 def test_the_good_input_of_these_tests_is_good(shared, tmp_path):

@@ -70,7 +70,7 @@ def config(home, one_device):
     values.data.update(
         paths=(str(home / "rows.jsonl"),),
         text_field="body",
-        held_back_fraction=0.4,
+        validation_fraction=0.4,
         cache_dir=str(home / "cache"),
         tokenizer=str(home / "grown"),
         vocab_size=model.vocab_size,

@@ -165,7 +165,7 @@ def load(name, arg=""):
     if not values.data.paths and values.data.source != "builtin":
         values.data.paths = ("train",)
     if values.data.source in ("windows", "cache"):
-        values.data.held_back_paths = ("dev",)
+        values.data.validation_paths = ("dev",)
     values.checkpoint.init_from = "models/before"
     return config_lib.from_config_dict(values)
 

@@ -12,8 +12,8 @@
     etc-jax train --config=bert_base_nq:windows=NUMBER \
         --workdir=runs/nq_bert --config.checkpoint.init_from=models/bert_base \
         --config.data.paths="('caches/nq_bert_train',)" \
-        --config.data.held_back_paths="('caches/nq_bert_dev',)" \
-        --config.data.held_back_files="('nq-dev-00.jsonl.gz',)"
+        --config.data.validation_paths="('caches/nq_bert_dev',)" \
+        --config.data.validation_files="('nq-dev-00.jsonl.gz',)"
     etc-jax evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
         nq-dev-*.jsonl.gz
 

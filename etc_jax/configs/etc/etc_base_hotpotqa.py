@@ -7,8 +7,8 @@
     etc-jax train --config=etc_base_hotpotqa \
         --workdir=runs/hotpotqa --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/hotpotqa_train',)" \
-        --config.data.held_back_paths="('caches/hotpotqa_dev',)" \
-        --config.data.held_back_files="('hotpot_dev_distractor_v1.json',)"
+        --config.data.validation_paths="('caches/hotpotqa_dev',)" \
+        --config.data.validation_files="('hotpot_dev_distractor_v1.json',)"
     etc-jax evaluate --model=runs/hotpotqa --out=runs/hotpotqa/dev \
         hotpot_dev_distractor_v1.json
 
@@ -31,7 +31,7 @@ Row "no CPC" (0.747 / 0.866) is this config with `init_from` a run of
 Paper: 9 epochs took 2 h 59 min on 32 cores (16 chips) of TPU v3 (table 7).
 `SWEEP` is the paper's grid, each with one seed; `SEEDS` are for its best setting. As
 there, the best model is that of the highest joint F1 on the development set (appendix
-C.2): every evaluation answers the records of `data.held_back_files` for it.
+C.2): every evaluation answers the records of `data.validation_files` for it.
 """
 
 from etc_jax import config as config_lib, recipes

@@ -7,8 +7,8 @@
     etc-jax train --config=etc_base_nq:windows=NUMBER \
         --workdir=runs/nq --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/nq_train',)" \
-        --config.data.held_back_paths="('caches/nq_dev',)" \
-        --config.data.held_back_files="('nq-dev-00.jsonl.gz',)"
+        --config.data.validation_paths="('caches/nq_dev',)" \
+        --config.data.validation_files="('nq-dev-00.jsonl.gz',)"
     etc-jax evaluate --model=runs/nq --out=runs/nq/dev nq-dev-*.jsonl.gz
 
 `init_from` is a run of `etc_base_pretrain.py`, or what `etc-jax convert` made of an
@@ -45,7 +45,7 @@ Paper: 5 epochs took 10 h 47 min on 32 cores (16 chips) of TPU v3 (table 7). It 
 name the best setting of the base model; this one is the official code's. `SWEEP` is the
 paper's grid, each with one seed. As there, the best model is that of the highest mean
 of long and short answer F1 (appendix C.1): every evaluation answers the articles of
-`data.held_back_files` for it, some of those of the development set.
+`data.validation_files` for it, some of those of the development set.
 """
 
 from etc_jax import config as config_lib, recipes

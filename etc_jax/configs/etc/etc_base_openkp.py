@@ -7,8 +7,8 @@
     etc-jax train --config=etc_base_openkp \
         --workdir=runs/openkp --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/openkp_train',)" \
-        --config.data.held_back_paths="('caches/openkp_dev',)" \
-        --config.data.held_back_files="('OpenKPDev.jsonl',)"
+        --config.data.validation_paths="('caches/openkp_dev',)" \
+        --config.data.validation_files="('OpenKPDev.jsonl',)"
     etc-jax evaluate --model=runs/openkp --out=runs/openkp/dev \
         OpenKPDev.jsonl
 
@@ -41,7 +41,7 @@ Paper: 3 epochs took 2 h 5 min on 32 cores (16 chips) of TPU v3 (table 7). It do
 name the best setting of the base model; this one is the official code's. `SWEEP` is the
 paper's grid, each with one seed. As there, the best model is that of the highest F1@3
 on the development set (appendix C.4): every evaluation answers the pages of
-`data.held_back_files` for it.
+`data.validation_files` for it.
 """
 
 from etc_jax import config as config_lib, recipes

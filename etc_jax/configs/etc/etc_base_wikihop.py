@@ -7,7 +7,7 @@
     etc-jax train --config=etc_base_wikihop \
         --workdir=runs/wikihop --config.checkpoint.init_from=models/etc_base \
         --config.data.paths="('caches/wikihop_train',)" \
-        --config.data.held_back_paths="('caches/wikihop_dev',)"
+        --config.data.validation_paths="('caches/wikihop_dev',)"
     etc-jax evaluate --model=runs/wikihop --out=runs/wikihop/dev \
         qangaroo_v1.1/wikihop/dev.json
 

@@ -8,7 +8,7 @@
     etc-jax train --config=longformer_classification:imdb \
         --workdir=runs/imdb --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/imdb_train',)" \
-        --config.data.held_back_paths="('caches/imdb_test',)"
+        --config.data.validation_paths="('caches/imdb_test',)"
     etc-jax evaluate --model=runs/imdb --out=runs/imdb/test aclImdb/test
 
     python -m etc_jax.tasks.hyperpartisan.split \
@@ -16,7 +16,7 @@
         --splits=hp-splits.json --out=hyperpartisan
 
 and the same with `:hyperpartisan` and the files of that folder, of which
-`data.held_back_files` names the part for development: the best checkpoint is that of
+`data.validation_files` names the part for development: the best checkpoint is that of
 the highest F1. The first token of a text is global. In the paper, of the base model:
 accuracy of IMDB 95.7 (RoBERTa on the first 512 tokens 95.3), F1 of hyperpartisan news
 94.8 (87.4), a set so small that seeds differ by points. Not trained here at this size.

@@ -8,8 +8,8 @@
     etc-jax train --config=longformer_coreference \
         --workdir=runs/coref --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/coref_train',)" \
-        --config.data.held_back_paths="('caches/coref_dev',)" \
-        --config.data.held_back_files="('development.english.v4_gold_conll',)"
+        --config.data.validation_paths="('caches/coref_dev',)" \
+        --config.data.validation_files="('development.english.v4_gold_conll',)"
     etc-jax evaluate --model=runs/coref --out=runs/coref/dev \
         development.english.v4_gold_conll
 

@@ -11,8 +11,8 @@
         --workdir=runs/longformer_hotpotqa \
         --config.checkpoint.init_from=models/longformer_hotpotqa \
         --config.data.paths="('caches/hotpotqa_lf_train_v1.1',)" \
-        --config.data.held_back_paths="('caches/hotpotqa_lf_dev_distractor_v1',)" \
-        --config.data.held_back_files="('hotpot_dev_distractor_v1.json',)"
+        --config.data.validation_paths="('caches/hotpotqa_lf_dev_distractor_v1',)" \
+        --config.data.validation_files="('hotpot_dev_distractor_v1.json',)"
     etc-jax evaluate --model=runs/longformer_hotpotqa \
         --out=runs/longformer_hotpotqa/dev hotpot_dev_distractor_v1.json
 
@@ -42,8 +42,8 @@ second reads what is left. With the run above for the first one:
         --workdir=runs/longformer_hotpotqa2 \
         --config.checkpoint.init_from=models/longformer_hotpotqa \
         --config.data.paths="('caches/hotpotqa_kept_train_v1.1',)" \
-        --config.data.held_back_paths="('caches/hotpotqa_kept_dev_distractor_v1',)" \
-        --config.data.held_back_files="('kept_dev_distractor_v1.json',)"
+        --config.data.validation_paths="('caches/hotpotqa_kept_dev_distractor_v1',)" \
+        --config.data.validation_files="('kept_dev_distractor_v1.json',)"
     etc-jax evaluate --model=runs/longformer_hotpotqa2 \
         --out=runs/longformer_hotpotqa2/dev kept_dev_distractor_v1.json
 

@@ -8,8 +8,8 @@
     etc-jax train --config=longformer_triviaqa \
         --workdir=runs/triviaqa --config.checkpoint.init_from=models/longformer \
         --config.data.paths="('caches/triviaqa_train',)" \
-        --config.data.held_back_paths="('caches/triviaqa_dev',)" \
-        --config.data.held_back_files="('triviaqa-rc/qa/wikipedia-dev.json',)"
+        --config.data.validation_paths="('caches/triviaqa_dev',)" \
+        --config.data.validation_files="('triviaqa-rc/qa/wikipedia-dev.json',)"
     etc-jax evaluate --model=runs/triviaqa --out=runs/triviaqa/dev \
         triviaqa-rc/qa/wikipedia-dev.json
 

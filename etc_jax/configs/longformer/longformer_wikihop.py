@@ -11,8 +11,8 @@
         --workdir=runs/longformer_wikihop \
         --config.checkpoint.init_from=models/longformer_wikihop \
         --config.data.paths="('caches/wikihop_lf_train',)" \
-        --config.data.held_back_paths="('caches/wikihop_lf_dev',)" \
-        --config.data.held_back_files="('qangaroo_v1.1/wikihop/dev.json',)"
+        --config.data.validation_paths="('caches/wikihop_lf_dev',)" \
+        --config.data.validation_files="('qangaroo_v1.1/wikihop/dev.json',)"
     etc-jax evaluate --model=runs/longformer_wikihop \
         --out=runs/longformer_wikihop/dev qangaroo_v1.1/wikihop/dev.json
 

@@ -18,8 +18,8 @@ what is said after the colon:
     dev=FILE         raw, with labels: each evaluation answers it, and the best
                      checkpoint is that of the highest accuracy, or micro F1 where a
                      text has several labels
-    held_back=FOLDER prepared with the same labels, for the loss of evaluations; without
-                     it they give the loss of the texts that are learnt
+    validation=FOLDER prepared with the same labels, for the loss of evaluations;
+                     without it they give the loss of the texts that are learnt
     from=FOLDER      a model to begin with, of Hugging Face, converted or a run: its
                      family, sizes and vocabulary
     epochs=3         passes over the texts

@@ -12,7 +12,7 @@ and then
         QuALITY.v1.0.1.htmlstripped.test
 
 What is said after the colon is as in `--config=classification`, without
-class_weights: prepared, dev, held_back, from, epochs; bert, roberta, longformer,
+class_weights: prepared, dev, validation, from, epochs; bert, roberta, longformer,
 big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
 the highest accuracy.
 

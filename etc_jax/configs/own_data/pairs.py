@@ -3,7 +3,7 @@
     etc-jax train --config=pairs --workdir=runs/pairs \
         --config.checkpoint.init_from=led-base-16384 \
         --config.data.paths="('train.jsonl',)" \
-        --config.data.held_back_paths="('dev.jsonl',)"
+        --config.data.validation_paths="('dev.jsonl',)"
 
 Files have a JSON object a line with `input` and `target`. Inputs are cut to what the
 model reads, targets to 512 tokens; `data.input_length` and `data.target_length` change

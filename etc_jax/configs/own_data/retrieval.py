@@ -14,7 +14,7 @@ one of sentence-transformers. Files of SQuAD are read too. After the colon:
     prepared=FOLDER  of `etc-jax prepare`, to learn from
     dev=FILE         raw: each evaluation ranks its passages for each of its queries;
                      the best checkpoint is that of the highest mean reciprocal rank
-    held_back=FOLDER prepared in the same way, for the loss of evaluations; without it
+    validation=FOLDER prepared in the same way, for the loss of evaluations; without it
                      they give the loss of what is learnt
     from=FOLDER      a converted model (`etc-jax convert`): its family and sizes
     epochs=3         passes over the queries

@@ -16,7 +16,7 @@ colon:
     dev=FILE         raw, with answers: each evaluation answers it, and the best
                      checkpoint is that of the highest F1; where questions may have no
                      answer, that of the best threshold
-    held_back=FOLDER prepared in the same way, for the loss of evaluations; without it
+    validation=FOLDER prepared in the same way, for the loss of evaluations; without it
                      they give the loss of what is learnt
     from=FOLDER      a converted model (`etc-jax convert`): its family and sizes
     epochs=3         passes over the inputs

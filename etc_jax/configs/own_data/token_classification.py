@@ -12,7 +12,7 @@ and then, with the tags in all that they write,
     etc-jax predict --model=runs/names --html=names.html new.conll
 
 What is said after the colon is as in `--config=classification`, without
-class_weights: prepared, dev, held_back, from, epochs; bert, roberta, longformer,
+class_weights: prepared, dev, validation, from, epochs; bert, roberta, longformer,
 big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
 the highest F1 of entities, or of the highest accuracy of plain tags.
 

@@ -2,7 +2,7 @@
 
     etc-jax train --config=quickstart_pairs --workdir=runs/mine \
         --config.data.paths="('caches/train',)" \
-        --config.data.held_back_paths="('caches/dev',)"
+        --config.data.validation_paths="('caches/dev',)"
 
 The caches are of `etc-jax prepare --task=text_to_text`, with the quickstart's
 tokenizer: the README has the commands. An evaluation writes by beam search.

@@ -3,7 +3,7 @@
     etc-jax train --config=quickstart_wikihop \
         --workdir=runs/mine \
         --config.data.paths="('runs/quickstart/questions/train',)" \
-        --config.data.held_back_paths="('runs/quickstart/questions/dev',)"
+        --config.data.validation_paths="('runs/quickstart/questions/dev',)"
 
 `make quickstart` makes the data, and runs this and the same `:flat`.
 """

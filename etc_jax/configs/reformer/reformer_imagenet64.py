@@ -2,7 +2,7 @@
 
     etc-jax train --config=reformer_imagenet64 \
         --workdir=runs/imagenet64 --config.data.paths="('train.npy',)" \
-        --config.data.held_back_paths="('valid.npy',)"
+        --config.data.validation_paths="('valid.npy',)"
 
 The files hold uint8 `[images, 64, 64, 3]`; an image is the row of its 12,288 bytes.
 `bits` of the evaluation are bits a dimension.

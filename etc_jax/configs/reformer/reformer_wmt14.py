@@ -4,7 +4,7 @@
         --input_length=128 --target_length=128 --out=prepared/train ...
     etc-jax train --config=reformer_wmt14 --workdir=runs/wmt14 \
         --config.data.paths="('prepared/train',)" \
-        --config.data.held_back_paths="('prepared/dev',)"
+        --config.data.validation_paths="('prepared/dev',)"
     etc-jax generate --model=runs/wmt14 --inputs=newstest2014.en \
         --num_beams=4 --length_penalty=0.6 --dialect=t5x --num_tokens=146
 

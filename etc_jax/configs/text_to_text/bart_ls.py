@@ -5,7 +5,7 @@
         --config.checkpoint.init_from=models/bart_ls \
         --config.data.tokenizer=bart-large \
         --config.data.paths="('train.jsonl',)" \
-        --config.data.held_back_paths="('dev.jsonl',)"
+        --config.data.validation_paths="('dev.jsonl',)"
 
 Xiong et al. 2022, section 3.1 and table 8: Adam, 64 inputs at once, 200 steps to warm
 up, then linearly down, label smoothing 0.1; the paper looks for the best learning rate

@@ -5,7 +5,7 @@
     etc-jax train --config=denoising --workdir=runs/denoising \
         --config.checkpoint.init_from=models/bart_ls \
         --config.data.source=cache --config.data.paths="('CACHE',)" \
-        --config.data.held_back_paths="('HELD_BACK',)"
+        --config.data.validation_paths="('VALIDATION',)"
 
 Xiong et al. 2022, sections 2.3 and 3.4 and appendix A: the large BART-LS, 256 texts of
 16,384 tokens at once, of which 1,024 are missing, learning rate 1e-4 after 500 steps,

@@ -3,7 +3,7 @@
     etc-jax train --config=sled --workdir=runs/sled \
         --config.checkpoint.init_from=bart-base \
         --config.data.paths="('train.jsonl',)" \
-        --config.data.held_back_paths="('dev.jsonl',)"
+        --config.data.validation_paths="('dev.jsonl',)"
 
 Ivgi et al. 2022, section 5.1 and appendix C: windows of 256 tokens, half of them
 context, behind a prefix of 64 (`prefix` of a pair, such as its question); AdamW as it

@@ -35,7 +35,7 @@ def of_task(classes: Sequence[str], learner: str) -> dict[str, Any]:
 
     Args:
       classes: names in the order of the outputs.
-      learner: of the data set; see `datasets.task.Form`.
+      learner: of the data set; see `datasets.task.FeatureConverter`.
     """
     if not classes:
         return {}

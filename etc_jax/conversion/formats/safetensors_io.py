@@ -91,7 +91,7 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of array names to files"
         ) from error
-    paths = shards_beside(index, shards)
+    paths = shard_paths(index, shards)
     files = {name: _open(path) for name, path in paths.items()}
     actual = {(k, name) for name, opened in files.items() for k in opened.keys()}
     if differing := sorted(actual ^ set(shard_of.items())):
@@ -106,7 +106,7 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
-def shards_beside(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
+def shard_paths(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
     """{name: path} of the files that an index names.
 
     Raises:

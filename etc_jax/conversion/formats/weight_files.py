@@ -19,7 +19,7 @@ from etc_jax.conversion.formats.safetensors_io import (
     FILE,
     INDEX,
     SafetensorsFiles,
-    shards_beside,
+    shard_paths,
 )
 
 BIN = "pytorch_model.bin"
@@ -111,7 +111,7 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
             f"{index} is no index of shards ({error!r}): expected JSON with a "
             "weight_map of names to files"
         ) from error
-    return list(shards_beside(index, names).values())
+    return list(shard_paths(index, names).values())
 
 
 def torch_loader(

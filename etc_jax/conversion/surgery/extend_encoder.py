@@ -142,5 +142,5 @@ def _all_seen(pattern: AttentionWindow | Sparse | None) -> int | None:
     if pattern is None:
         return None
     if isinstance(pattern, Sparse):
-        return pattern.whole_length - 1
+        return pattern.full_attention_length - 1
     return pattern.radius if pattern.dilation == 1 else 0

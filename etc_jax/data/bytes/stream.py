@@ -1,6 +1,6 @@
 """Files as one stream of bytes, and batches of it for a language model.
 
-    train, valid, test = split(open_bytes(["enwik8"]), held_back=0.05)
+    train, valid, test = split(open_bytes(["enwik8"]), validation=0.05)
     batch = ByteReader(train, length=65_536, batch_size=8, seed=0).batch_at(step)
 
 A byte is its own id. Batches are a function of the step, as everywhere.
@@ -108,30 +108,30 @@ class StreamSlice:
 
 
 def split(
-    stream: np.ndarray, held_back: float
+    stream: np.ndarray, validation: float
 ) -> tuple[StreamSlice, StreamSlice, StreamSlice]:
     """Training, validation and test bytes, by position (enwik8: 90, 5 and 5 million).
 
     Args:
       stream: uint8 `[bytes]`.
-      held_back: share of each of the last two.
+      validation: share of each of the last two.
 
     Raises:
       ValueError: if a part would be empty.
     """
     size = len(stream)
-    held_back_size = round(size * held_back)
-    train_size = size - 2 * held_back_size
-    if held_back_size < 1 or train_size < 1:
+    validation_size = round(size * validation)
+    train_size = size - 2 * validation_size
+    if validation_size < 1 or train_size < 1:
         raise ValueError(
-            f"{size} bytes with data.held_back_fraction = {held_back} leave "
-            f"{train_size} to train on, {held_back_size} for validation and "
-            f"{held_back_size} for test; each needs some"
+            f"{size} bytes with data.validation_fraction = {validation} leave "
+            f"{train_size} to train on, {validation_size} for validation and "
+            f"{validation_size} for test; each needs some"
         )
     return (
         StreamSlice(stream, 0, train_size),
-        StreamSlice(stream, train_size, train_size + held_back_size),
-        StreamSlice(stream, train_size + held_back_size, size),
+        StreamSlice(stream, train_size, train_size + validation_size),
+        StreamSlice(stream, train_size + validation_size, size),
     )
 
 

@@ -1,4 +1,4 @@
-"""The CPC evaluation pool: fixed sentences of held-back text, each masked once."""
+"""The CPC evaluation pool: fixed sentences of validation text, each masked once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cpc_pool(
     window may serve several examples. MLM masks are applied as in training.
 
     Args:
-      cache: the held-back text.
+      cache: the validation text.
       plan: its windows.
       ids: special ids.
       sizes: lengths of the batch.
@@ -103,8 +103,8 @@ def _choose_pool(
     if total < count:
         raise ValueError(
             f"a CPC pool of {count} needs as many different sentences of {_MIN_TOKENS} "
-            f"to {sizes.cpc_long_length} tokens in the held-back text, got {total}; "
-            "raise data.held_back_fraction or use more text"
+            f"to {sizes.cpc_long_length} tokens in the validation text, got {total}; "
+            "raise data.validation_fraction or use more text"
         )
     return _in_turn(by_document, count, seed)
 

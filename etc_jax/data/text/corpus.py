@@ -164,30 +164,30 @@ def read_corpus(
 
 
 def split(
-    documents: Iterable[Document], held_back: float = 0.05
+    documents: Iterable[Document], validation: float = 0.05
 ) -> tuple[list[Document], list[Document]]:
-    """(training, held-back) documents; the side depends on the name alone.
+    """(training, validation) documents; the side depends on the name alone.
 
     Args:
       documents: any documents.
-      held_back: expected share of held-back documents, 0 to 1.
+      validation: expected share of validation documents, 0 to 1.
     """
-    check_share(held_back)
+    check_share(validation)
     sides: tuple[list, list] = ([], [])
     for document in documents:
-        sides[is_held_back(document.name, held_back)].append(document)
+        sides[is_validation(document.name, validation)].append(document)
     return sides
 
 
-def check_share(held_back: float) -> None:
-    """Raises ValueError unless `held_back` is a share."""
-    if not 0.0 <= held_back <= 1.0:
-        raise ValueError(f"held_back must be a share from 0 to 1, got {held_back}")
+def check_share(validation: float) -> None:
+    """Raises ValueError unless `validation` is a share."""
+    if not 0.0 <= validation <= 1.0:
+        raise ValueError(f"validation must be a share from 0 to 1, got {validation}")
 
 
-def is_held_back(name: str, held_back: float) -> bool:
-    """Whether a document is on the held-back side of `split`."""
-    return name_draw(name) < held_back * 2**64
+def is_validation(name: str, validation: float) -> bool:
+    """Whether a document is on the validation side of `split`."""
+    return name_draw(name) < validation * 2**64
 
 
 def name_draw(name: str) -> int:

@@ -1,4 +1,4 @@
-"""A corpus made ready: vocabulary, training and held-back token caches."""
+"""A corpus made ready: vocabulary, training and validation token caches."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Source(Protocol):
 
 
 class Prepared(NamedTuple):
-    """A vocabulary and the text in it, for training and held back."""
+    """A vocabulary and the text in it, for training and validation."""
 
     tokenizer: Tokenizer
     train: TokenCache
-    held_back: TokenCache
+    validation: TokenCache
 
     def report(self) -> str:
         """Sizes of both sides and the share of illegible characters, a line each."""
         return "\n".join(
             [
                 _side_line("training", self.train),
-                _side_line("held back", self.held_back),
+                _side_line("validation", self.validation),
             ]
         )
 
@@ -64,7 +64,7 @@ def prepare(
     source: Source,
     tokenizer: Tokenizer | str | os.PathLike | None = None,
     vocab_size: int = 8192,
-    held_back: float | Source = 0.05,
+    validation: float | Source = 0.05,
     workers: int = 0,
     progress_fn: Callable[[int, int], None] | None = None,
     report_fn: Callable[[str], None] | None = None,
@@ -77,13 +77,13 @@ def prepare(
 
     Args:
       folder: where caches live.
-      source: the documents, or those for training alone; see `held_back`.
+      source: the documents, or those for training alone; see `validation`.
       tokenizer: one, or a path as for `open_tokenizer`; None: learn a WordPiece
         vocabulary from the training documents (a fixed sample of them, if they have
         more than `VOCABULARY_CHARS` characters).
       vocab_size: ids of the vocabulary, if it is learned.
-      held_back: expected share of documents that are held back, chosen by their names
-        (see `corpus.split`), or a source of documents that are.
+      validation: expected share of documents that are kept for validation, chosen by
+        their names (see `corpus.split`), or a source of documents that are.
       workers: as for `build_cache`.
       progress_fn: as for `build_cache`, for each of the two caches.
       report_fn: gets what was found in the documents, if they are read.
@@ -106,11 +106,11 @@ def prepare(
             if opened is None
             else opened.fingerprint()
         ),
-        "held_back": _describe_held_back(held_back),
+        "held_back": _describe_validation(validation),
     }
-    _check_apart(source, held_back, made_by)
+    _check_apart(source, validation, made_by)
     folder = _own_folder(pathlib.Path(folder), source.name, made_by)
-    sides = _sides(source, held_back)
+    sides = _sides(source, validation)
     if opened is None:
         opened = _learned(folder / cache.TOKENIZER, sides["train"], vocab_size)
     caches = [
@@ -128,7 +128,7 @@ def prepare(
     read = {id(s.source): s.source for s in sides.values() if s.was_read}
     if report_fn is not None and read:
         report_fn("\n".join(x.report() for x in (*read.values(), prepared)))
-    _check_sides(prepared, held_back, folder)
+    _check_sides(prepared, validation, folder)
     return prepared
 
 
@@ -145,41 +145,41 @@ class _Side:
         return (d for d in self.source if self._passes_fn(d.name))
 
 
-def _sides(source: Source, held_back: float | Source) -> dict[str, _Side]:
-    if not _is_share(held_back):
+def _sides(source: Source, validation: float | Source) -> dict[str, _Side]:
+    if not _is_share(validation):
         return {
             "train": _Side(source, lambda _: True),
-            "held_back": _Side(held_back, lambda _: True),
+            "held_back": _Side(validation, lambda _: True),
         }
 
-    def is_held_back(name: str) -> bool:
-        return corpus.is_held_back(name, held_back)
+    def is_validation(name: str) -> bool:
+        return corpus.is_validation(name, validation)
 
     return {
-        "train": _Side(source, lambda name: not is_held_back(name)),
-        "held_back": _Side(source, is_held_back),
+        "train": _Side(source, lambda name: not is_validation(name)),
+        "held_back": _Side(source, is_validation),
     }
 
 
-def _is_share(held_back: float | Source) -> bool:
-    return isinstance(held_back, float | int)
+def _is_share(validation: float | Source) -> bool:
+    return isinstance(validation, float | int)
 
 
-def _describe_held_back(held_back: float | Source) -> Any:
-    if _is_share(held_back):
-        corpus.check_share(held_back)
-        return held_back
-    return held_back.describe()
+def _describe_validation(validation: float | Source) -> Any:
+    if _is_share(validation):
+        corpus.check_share(validation)
+        return validation
+    return validation.describe()
 
 
-def _check_apart(source: Source, held_back: float | Source, made_by) -> None:
+def _check_apart(source: Source, validation: float | Source, made_by) -> None:
     """Raises if a file is on both sides: what was trained on measures nothing."""
-    if not (isinstance(source, TextSource) and isinstance(held_back, TextSource)):
+    if not (isinstance(source, TextSource) and isinstance(validation, TextSource)):
         return
     if both := equal_files(made_by["corpus"], made_by["held_back"]):
         raise ValueError(
-            f"{len(both)} held-back files are training files too, such as {both[0]!r}; "
-            "leave them out on one side"
+            f"{len(both)} validation files are training files too, such as "
+            f"{both[0]!r}; leave them out on one side"
         )
 
 
@@ -225,18 +225,20 @@ def sample(documents: Iterable[Document], most_chars: int) -> list[Document]:
     return [document for *_, document in sorted(drawn, key=lambda entry: entry[1])]
 
 
-def _check_sides(prepared: Prepared, held_back, folder: pathlib.Path) -> None:
-    documents = prepared.train.num_documents + prepared.held_back.num_documents
+def _check_sides(prepared: Prepared, validation, folder: pathlib.Path) -> None:
+    documents = prepared.train.num_documents + prepared.validation.num_documents
     for name, side, none_at in (
         ("training", prepared.train, 1),
-        ("held back", prepared.held_back, 0),
+        ("validation", prepared.validation, 0),
     ):
-        if not side.num_sentences and held_back != none_at:
-            by = f"held_back={held_back}" if _is_share(held_back) else held_back.name
+        if not side.num_sentences and validation != none_at:
+            by = (
+                f"validation={validation}" if _is_share(validation) else validation.name
+            )
             raise ValueError(
-                f"{folder}: of {documents} documents, none is {name} by {by}; "
+                f"{folder}: of {documents} documents, none is for {name} by {by}; "
                 "the side of a document depends on its name alone, so choose another "
-                "share, or give held-back files of their own"
+                "share, or give validation files of their own"
             )
 
 

@@ -17,7 +17,7 @@ def unigram_entropy(tokens: np.ndarray) -> float:
     """Entropy in nats of the ids of a text: `-sum p log p`, p relative frequencies.
 
     The lowest cross entropy that any model reaches on this text without looking at
-    the context: an MLM loss on held-back text is worth something only below it.
+    the context: an MLM loss on validation text is worth something only below it.
 
     Args:
       tokens: int `[tokens]`, such as `TokenCache.tokens`.

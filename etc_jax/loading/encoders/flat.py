@@ -164,8 +164,8 @@ class BigBirdEncoder(SequenceEncoder):
         [sparse] = c.patterns
         if sparse is None:
             return self.max_length
-        if length <= sparse.whole_length:
-            return min(sparse.whole_length, self.max_length)
+        if length <= sparse.full_attention_length:
+            return min(sparse.full_attention_length, self.max_length)
         blocks = -(-(length - c.num_globals) // c.block_size)
         return min(c.num_globals + blocks * c.block_size, self.max_length)
 

@@ -203,7 +203,7 @@ class Encoder(nn.Module):
         """The random blocks of a BigBird; None where none are drawn."""
         c = self.config
         sparse = c.patterns[0]
-        if not isinstance(sparse, Sparse) or length <= sparse.whole_length:
+        if not isinstance(sparse, Sparse) or length <= sparse.full_attention_length:
             return None
         # True means undrawn: "training" in evaluation, "never" always.
         if {"training": self.deterministic, "always": False}.get(c.random_blocks, True):

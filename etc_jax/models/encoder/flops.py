@@ -27,7 +27,7 @@ def visible_pairs(
     ids = np.asarray(inputs.example_ids)
     if isinstance(pattern, AttentionWindow):
         return _of_windows(pattern, config, ids, inputs.global_index)
-    if pattern is None or ids.shape[1] <= pattern.whole_length:
+    if pattern is None or ids.shape[1] <= pattern.full_attention_length:
         return pairs_between(ids, ids)
     return sum(_of_blocks(pattern, int(n)) for n in np.sum(ids > 0, axis=1))
 

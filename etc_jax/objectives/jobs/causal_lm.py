@@ -32,15 +32,15 @@ ENDLESS_EVAL_STEPS = 4
 def _of_images(config: Config, folder: epath.Path) -> Readers:
     del folder
     sizes = {"length": config.data.input_length, "batch_size": config.train.batch_size}
-    [path], [held_back] = config.data.paths, config.data.held_back_paths
+    [path], [validation] = config.data.paths, config.data.validation_paths
     train = byte_images.ImageReader(
         byte_images.open_images(path), seed=config.train.seed, **sizes
     )
     evaluation = byte_images.ImageReader(
-        byte_images.open_images(held_back), evaluation=True, **sizes
+        byte_images.open_images(validation), evaluation=True, **sizes
     )
     inputs = digests.shortened(
-        digests.of_files({path: path, held_back: held_back}), "images"
+        digests.of_files({path: path, validation: validation}), "images"
     )
     return Readers(train, evaluation, evaluation.steps, train.num_examples, inputs)
 

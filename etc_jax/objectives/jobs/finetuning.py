@@ -32,26 +32,26 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         from.
     """
     task = finetuning.of_config(config)
-    train, held_back = (
+    train, validation = (
         [WindowCache.open(path) for path in paths]
-        for paths in (config.data.paths, config.data.held_back_paths)
+        for paths in (config.data.paths, config.data.validation_paths)
     )
     tokenizer = train[0].load_tokenizer()
-    _check_caches(config, [*train, *held_back])
+    _check_caches(config, [*train, *validation])
     if config.checkpoint.init_from is not None:
         run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
-    for cache in (*train, *held_back):
+    for cache in (*train, *validation):
         run_tokenizer.check_rows(tokenizer, config.model, cache.ids)
     run_tokenizer.save(tokenizer, folder)
     reader = _reader(config, train, evaluation=False)
-    evaluation = _reader(config, held_back, evaluation=True)
+    evaluation = _reader(config, validation, evaluation=True)
     score = None
-    if config.data.held_back_files:
+    if config.data.validation_files:
         if (why := task.why_no_outputs) is not None:
-            raise ValueError(f"data.held_back_files are to be answered, but {why}")
-        score = registry.lookup("held_back_score", "official")(config, tokenizer)
-    paths = [*config.data.paths, *config.data.held_back_paths]
-    caches = zip(paths, [*train, *held_back], strict=True)
+            raise ValueError(f"data.validation_files are to be answered, but {why}")
+        score = registry.lookup("validation_score", "official")(config, tokenizer)
+    paths = [*config.data.paths, *config.data.validation_paths]
+    caches = zip(paths, [*train, *validation], strict=True)
 
     return Job(
         init_params=task.init,
@@ -63,7 +63,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         check_batch=lambda batch: check_batch(batch, task),
         useful_flops=lambda batch: _useful_flops(config, task, batch),
         steps_per_epoch=reader.num_examples / config.train.batch_size,
-        held_back_score=score,
+        validation_score=score,
         inputs={
             "tokenizer": tokenizer.fingerprint(),
             **{f"window cache {path}": cache.digest for path, cache in caches},

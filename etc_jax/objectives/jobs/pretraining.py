@@ -60,8 +60,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     order = {"batch_size": config.train.batch_size, "seed": config.train.seed}
     train = examples.training_reader(corpora, **order)
     ids = corpora.tokenizer.token_ids
-    held_back_text = examples.pack(corpora.held_back)
-    held_back = examples.held_back_reader(held_back_text, ids, **order)
+    validation_text = examples.pack(corpora.validation)
+    validation = examples.validation_reader(validation_text, ids, **order)
     look_at(train)
     # Of the ids in the first tokens of every source.
     tokens = np.concatenate([cache.tokens[:COUNTED_TOKENS] for cache in corpora.train])
@@ -71,10 +71,10 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         init_params=lambda rng: task.init(rng, frequencies),
         loss_fn=task.loss,
         train_batch=ahead(train, config.data.read_workers).batch_at,
-        eval_batches=eval_batches(held_back, held_back.steps_per_epoch),
+        eval_batches=eval_batches(validation, validation.steps_per_epoch),
         tokens_per_step=tokens_per_step(config, train.schema),
         check_batch=lambda batch: check_batch(batch, config.model),
-        final_report=_make_report(config, held_back_text, ids, examples, task),
+        final_report=_make_report(config, validation_text, ids, examples, task),
         steps_per_epoch=sum(c.windows for c in train.source_counts)
         / config.train.batch_size,
         inputs=corpora.inputs,
@@ -84,14 +84,14 @@ def make_job(config: Config, folder: epath.Path) -> Job:
 
 
 def _make_report(
-    config, held_back: PackedText, ids: TokenIds, examples: Examples, task
+    config, validation: PackedText, ids: TokenIds, examples: Examples, task
 ):
-    """The metrics of a finished run. The pool is chosen here, so that held-back text
+    """The metrics of a finished run. The pool is chosen here, so that validation text
     that is too small for it is an error before training."""
     pool = None
     if config.data.global_tokens == "sentences":
         pool = cpc_pool(
-            *held_back,
+            *validation,
             ids,
             examples.pool_sizes,
             batch_size=config.train.batch_size,
@@ -100,7 +100,7 @@ def _make_report(
         )
 
     def report(params) -> dict[str, Any]:
-        metrics = {"unigram_entropy": unigram_entropy(held_back[0].tokens)}
+        metrics = {"unigram_entropy": unigram_entropy(validation[0].tokens)}
         if pool is not None:
             metrics |= pool_metrics(task.summaries, params, pool)
         return metrics

@@ -42,20 +42,20 @@ class Corpora:
       tokenizer: the vocabulary.
       train: the training text, one cache a source.
       weights: how often each source is drawn from.
-      held_back: text for evaluation alone.
+      validation: text for evaluation alone.
       inputs: digests of all this and of the files that it was made of; see `Job`.
     """
 
     tokenizer: Tokenizer
     train: tuple[TokenCache, ...]
     weights: tuple[float, ...]
-    held_back: TokenCache
+    validation: TokenCache
     inputs: Mapping[str, str]
 
     @property
     def ids(self) -> dict[str, np.ndarray]:
         """All ids of the text, by where they lie."""
-        return {str(x.path): x.tokens for x in (*self.train, self.held_back)}
+        return {str(x.path): x.tokens for x in (*self.train, self.validation)}
 
     def mixture(self, seed: int) -> Mixture | None:
         """In which order the sources are drawn from; None: there is one."""
@@ -76,7 +76,7 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
         source=data.documents(),
         tokenizer=_tokenizer(data),
         vocab_size=data.vocab_size,
-        held_back=data.held_back_documents() or data.held_back_fraction,
+        validation=data.validation_documents() or data.validation_fraction,
         workers=data.export_workers,
         report_fn=_LOG.info,
     )
@@ -84,11 +84,11 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
     inputs = {
         "tokenizer": prepared.tokenizer.fingerprint(),
         "training tokens": prepared.train.digest,
-        "held-back tokens": prepared.held_back.digest,
+        "held-back tokens": prepared.validation.digest,
         **_files_of(prepared.train.header["made_by"]),
     }
     return Corpora(
-        prepared.tokenizer, (prepared.train,), (1.0,), prepared.held_back, inputs
+        prepared.tokenizer, (prepared.train,), (1.0,), prepared.validation, inputs
     )
 
 
@@ -107,9 +107,9 @@ def _tokenizer(data: TextConfig) -> Tokenizer | None:
 
 
 def _open_caches(data: TextConfig) -> Corpora:
-    if len(data.held_back_paths) != 1:
+    if len(data.validation_paths) != 1:
         raise ValueError(
-            f"data.held_back_paths has {len(data.held_back_paths)} folders; expected "
+            f"data.validation_paths has {len(data.validation_paths)} folders; expected "
             "one cache to evaluate on"
         )
     first_cache = TokenCache.open(data.paths[0])
@@ -118,14 +118,14 @@ def _open_caches(data: TextConfig) -> Corpora:
     fingerprint = tokenizer.fingerprint()
     train = tuple(TokenCache.open(path, fingerprint) for path in data.paths)
     weights = data.weights or tuple(float(cache.num_tokens) for cache in train)
-    held_back = TokenCache.open(data.held_back_paths[0], fingerprint)
-    paths = [*data.paths, data.held_back_paths[0]]
-    caches = zip(paths, [*train, held_back], strict=True)
+    validation = TokenCache.open(data.validation_paths[0], fingerprint)
+    paths = [*data.paths, data.validation_paths[0]]
+    caches = zip(paths, [*train, validation], strict=True)
     inputs = {
         "tokenizer": fingerprint,
         **{f"token cache {path}": cache.digest for path, cache in caches},
     }
-    return Corpora(tokenizer, train, weights, held_back, inputs)
+    return Corpora(tokenizer, train, weights, validation, inputs)
 
 
 def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
@@ -220,10 +220,10 @@ class Examples:
             return PretrainingReader(*texts[0], ids, self.sizes, **options)
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
 
-    def held_back_reader(
+    def validation_reader(
         self, text: PackedText, ids: TokenIds, *, batch_size: int, seed: int
     ) -> PretrainingReader:
-        """One fixed epoch of the held-back text, as `pack` gave it."""
+        """One fixed epoch of the validation text, as `pack` gave it."""
         return PretrainingReader(
             *text,
             ids,
@@ -282,8 +282,8 @@ def look_at(reader: TextReader) -> None:
             )
 
 
-def check_held_back(reader: TextReader) -> None:
-    """Refuses held-back text without an example: its loss would be no number.
+def check_validation(reader: TextReader) -> None:
+    """Refuses validation text without an example: its loss would be no number.
 
     Args:
       reader: of evaluation; batches are built up to the first example.
@@ -293,6 +293,6 @@ def check_held_back(reader: TextReader) -> None:
         if any(counts.examples for counts in reader.source_counts):
             return
     raise ValueError(
-        "nothing of the held-back text can be missing: each of its windows is a single "
-        "sentence or token; raise data.held_back_fraction or use more text"
+        "nothing of the validation text can be missing: each of its windows is a "
+        "single sentence or token; raise data.validation_fraction or use more text"
     )

@@ -69,7 +69,7 @@ def of_bytes(config: Config) -> Readers:
       OSError: if a file cannot be read.
     """
     stream = byte_stream.open_bytes(config.data.paths)
-    train, valid, _ = byte_stream.split(stream, config.data.held_back_fraction)
+    train, valid, _ = byte_stream.split(stream, config.data.validation_fraction)
     length, rows = config.data.input_length, config.train.batch_size
     reader = byte_stream.ByteReader(
         train, length=length, batch_size=rows, seed=config.train.seed
@@ -125,11 +125,15 @@ def of_text(
         return TextReader(texts, rows, **sizes, **options)
 
     train = reader(corpora.train, mixture=corpora.mixture(seed))
-    held_back = reader([corpora.held_back], evaluation=True)
+    validation = reader([corpora.validation], evaluation=True)
     pretraining_data.look_at(train)
-    pretraining_data.check_held_back(held_back)
+    pretraining_data.check_validation(validation)
     return Readers(
-        train, held_back, held_back.steps_per_epoch, train.num_examples, corpora.inputs
+        train,
+        validation,
+        validation.steps_per_epoch,
+        train.num_examples,
+        corpora.inputs,
     )
 
 

@@ -33,7 +33,7 @@ from etc_jax.training.job import Job
 
 _LOG = logging.getLogger(__name__)
 OBJECTIVE = "seq2seq"
-_SIDES = {"training": "paths", "held-back": "held_back_paths"}
+_SIDES = {"training": "paths", "held-back": "validation_paths"}
 
 
 @registry.register("reader", f"{OBJECTIVE}/pairs")
@@ -109,13 +109,13 @@ def _files_of(data: PairsConfig, caches: Mapping[str, WindowCache]) -> dict[str,
         digests_of[side] = {
             p: sha for p, (*_, sha) in zip(paths, described, strict=True)
         }
-    train, held_back = digests_of.values()
-    if both := [path for path, sha in held_back.items() if sha in train.values()]:
+    train, validation = digests_of.values()
+    if both := [path for path, sha in validation.items() if sha in train.values()]:
         raise ValueError(
-            f"{len(both)} of data.held_back_paths are training files too, such as "
+            f"{len(both)} of data.validation_paths are training files too, such as "
             f"{both[0]}; leave them out on one side"
         )
-    return digests.shortened({**train, **held_back}, "pairs")
+    return digests.shortened({**train, **validation}, "pairs")
 
 
 def _check_cut(

@@ -35,7 +35,7 @@ class Learner(abc.ABC):
       learns_from: what a batch to learn from has besides the schema.
       model: config of the model, one of those that it takes.
       objective: choices of the head and the loss, a `section`.
-      classes: names of the classes, where some are chosen; see `Form`.
+      classes: names of the classes, where some are chosen; see `FeatureConverter`.
       options: how inputs are made.
     """
 

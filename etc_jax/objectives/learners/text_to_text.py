@@ -146,7 +146,7 @@ class EncoderDecoderTextToText(TextToText):
         return (
             f"models of family {self.family!r} cannot generate yet: they learn to "
             "predict targets, and no decoder of theirs is registered; train without "
-            "data.held_back_files, and evaluate the loss alone"
+            "data.validation_files, and evaluate the loss alone"
         )
 
     @property

@@ -54,7 +54,7 @@ class Globals(NamedTuple):
     value: Array
 
 
-class Beside(NamedTuple):
+class SideKeys(NamedTuple):
     """Keys beside the sequence, which all tokens of their example see.
 
     Attributes:
@@ -85,13 +85,13 @@ class _Biases(NamedTuple):
 
     @classmethod
     def make(
-        cls, bias: BiasFn, reach: int, dilation, n: int, globals_, beside
+        cls, bias: BiasFn, reach: int, dilation, n: int, globals_, side_keys
     ) -> _Biases:
         """Of `n` tokens and what stands in or beside them; see `attend`."""
         steps = jnp.arange(-reach, reach + 1, dtype=jnp.int32)
         windows = tuple(bias(steps * step) for step in dict.fromkeys(dilation))
-        if beside is not None:
-            return cls(windows, beside.bias, None)
+        if side_keys is not None:
+            return cls(windows, side_keys.bias, None)
         if globals_ is None:
             return cls(windows, None, None)
         index = globals_.index
@@ -154,7 +154,7 @@ def attend(
     causal: bool = False,
     example_ids: Array | None = None,
     globals_: Globals | None = None,
-    beside: Beside | None = None,
+    side_keys: SideKeys | None = None,
     offsets: LabelTable | None = None,
     bias: BiasFn | None = None,
     scale: float | None = None,
@@ -183,8 +183,8 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, and packed examples do not see each
         other; None: one example.
       globals_: global tokens; a padding token is never one.
-      beside: keys beside the sequence, in the softmax of every token; with `bias` and
-        without `globals_`.
+      side_keys: keys beside the sequence, in the softmax of every token; with `bias`
+        and without `globals_`.
       offsets: of `[2 * radius + 1, h, d]` and `[2 * radius + 1, h]`, by offset in
         steps from -radius on: query . embedding + bias is added to the product of query
         and key, before it is scaled (Shaw et al. 2018; Dai et al. 2019, section 3.3).
@@ -215,9 +215,9 @@ def attend(
     _check(query.shape, radius, dilation, globals_, offsets)
     if globals_ is not None and not globals_.index.shape[1]:
         globals_ = None
-    if beside is not None:
-        _check_beside(beside, query.shape, globals_, bias)
-        beside = beside if beside.key.shape[1] else None
+    if side_keys is not None:
+        _check_side_keys(side_keys, query.shape, globals_, bias)
+        side_keys = side_keys if side_keys.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
     problem = _kernel_problem(dilation, offsets, bias, mesh_axes)
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
@@ -238,7 +238,7 @@ def attend(
             causal=causal,
             example_ids=example_ids,
             globals_=globals_,
-            beside=beside,
+            side_keys=side_keys,
             offsets=offsets,
             bias=bias,
             scale=scale,
@@ -247,15 +247,15 @@ def attend(
     tokens, side = _tokens(example_ids, globals_)
     # Keys and values that all tokens see beside their windows: [b, g, h, d], twice.
     side_rows = ()
-    if beside is not None:
-        side_rows, side = beside[:2], _all_see(beside.example_ids)
+    if side_keys is not None:
+        side_rows, side = side_keys[:2], _all_see(side_keys.example_ids)
     if globals_ is not None:
         index = globals_.index
         side_rows = tuple(_rows_at(x, index, sequence_axis) for x in (key, value))
     biases = None
     if bias is not None:
         reach = min(radius, n - 1)
-        biases = _Biases.make(bias, reach, dilation, n, globals_, beside)
+        biases = _Biases.make(bias, reach, dilation, n, globals_, side_keys)
     sizes = _Sizes(block_size, chunk_blocks, shards)
     kernel_axes = mesh_axes if kernels else None
     choices = _Choices(radius, dilation, causal, scale, dropout, sizes, kernel_axes)
@@ -538,22 +538,22 @@ def _split(axis_name: str, x: _Arrays, choices: _Choices) -> Array:
     return body(x, choices.dropout.rng)[:, :n]
 
 
-def _check_beside(beside: Beside, shape, globals_, bias) -> None:
+def _check_side_keys(side_keys: SideKeys, shape, globals_, bias) -> None:
     b, n, h, d = shape
-    g = beside.key.shape[1]
+    g = side_keys.key.shape[1]
     want = {"key": (b, g, h, d), "value": (b, g, h, d), "example_ids": (b, g)}
     for name, full_shape in want.items():
-        if (got := getattr(beside, name).shape) != full_shape:
-            raise ValueError(f"beside.{name} has shape {got}, expected {full_shape}")
-    rows, index = beside.bias
+        if (got := getattr(side_keys, name).shape) != full_shape:
+            raise ValueError(f"side_keys.{name} has shape {got}, expected {full_shape}")
+    rows, index = side_keys.bias
     fits = rows.shape[0] in (1, b) and rows.shape[2:] in ((h, g), (1, g))
     if index.shape != (b, n) or not fits:
         raise ValueError(
-            f"beside.bias has rows {rows.shape} and index {index.shape}, expected "
+            f"side_keys.bias has rows {rows.shape} and index {index.shape}, expected "
             f"({b} or 1, m, {h} or 1, {g}) and {(b, n)}"
         )
     if globals_ is not None or bias is None:
-        raise ValueError("beside goes with bias and without globals_; change one")
+        raise ValueError("side_keys goes with bias and without globals_; change one")
 
 
 def _check(shape, radius, dilation, globals_, offsets):

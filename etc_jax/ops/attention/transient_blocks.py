@@ -5,8 +5,8 @@ keys anew, as the sums of its input over fixed blocks.
 
     blocks = blocks_of(example_ids, block_size)
     sums = block_sums(x, blocks)  # of which keys and values are made
-    beside = Beside(keys, values, blocks.example, side_bias(bias, blocks))
-    output = sliding_window.attend(query, key, value, beside=beside, ...)
+    side_keys = SideKeys(keys, values, blocks.example, side_bias(bias, blocks))
+    output = sliding_window.attend(query, key, value, side_keys=side_keys, ...)
 """
 
 from typing import NamedTuple

@@ -98,7 +98,7 @@ def _article(entry: Entry, judged: Judged | None, body: str, *, is_open: bool) -
         pair = head.pair_of(judged.confusion, item.reference, item.answer)
         attributes += f' data-pair="{pair}"' if pair else ""
         if entry.verdict is not None:
-            metrics = head.of_record(entry.verdict.metrics, judged.measure)
+            metrics = head.of_record(entry.verdict.metrics, judged.metric)
     row = rows.row(entry, with_gold=judged is not None)
     where = f"Record {entry.number}"
     if not entry.item.wording.headed_by_id:
@@ -126,7 +126,7 @@ def _footer(entries: Sequence[Entry], judged: Judged | None) -> str:
     if judged is not None:
         lines.append(
             "An answer is right if the official metrics of its record alone say so "
-            f"({judged.measure}, if that is of single records), and partly right if "
+            f"({judged.metric}, if that is of single records), and partly right if "
             "they are between 0 and 100%."
         )
         if any(entry.state == OPEN for entry in entries):

@@ -9,7 +9,7 @@ from etc_jax.datasets.explained import Explained
 from etc_jax.prediction.judging import Judged, Verdict
 
 RIGHT, PARTLY, WRONG, OPEN = "right", "partly", "wrong", "open"
-# Sums of the halves of a measure may be a rounding away from 1.
+# Sums of the halves of a metric may be a rounding away from 1.
 _ALMOST = 1e-6
 
 

@@ -45,7 +45,7 @@ def head(task: str, count: int, about: Mapping[str, str], judged: Judged | None)
 
 def _scores(judged: Judged) -> Iterator[str]:
     metrics = judged.scores.metrics
-    yield _folded(metrics, judged.measure, "scores main")
+    yield _folded(metrics, judged.metric, "scores main")
     if judged.confusion is not None and len(judged.verdicts) > 1:
         yield from _confusion(judged.confusion)
 
@@ -57,13 +57,13 @@ def _metrics(metrics: Mapping[str, float], names: list[str]) -> str:
     )
 
 
-def of_record(metrics: Mapping[str, float], measure: str) -> str:
+def of_record(metrics: Mapping[str, float], metric: str) -> str:
     """The metrics of one record by itself, the main one first."""
-    return _folded(metrics, measure, "own")
+    return _folded(metrics, metric, "own")
 
 
-def _folded(metrics: Mapping[str, float], measure: str, kind: str) -> str:
-    order = sorted(metrics, key=lambda name: name != measure)
+def _folded(metrics: Mapping[str, float], metric: str, kind: str) -> str:
+    order = sorted(metrics, key=lambda name: name != metric)
     shown = f'<dl class="{kind}">{_metrics(metrics, order[:_FEW_METRICS])}</dl>'
     if rest := order[_FEW_METRICS:]:
         shown += (

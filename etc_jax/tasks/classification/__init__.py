@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etc_jax.base import registry
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.classification import structured
 from etc_jax.tasks.classification.decoding import (
     gold_outputs,
@@ -27,7 +27,7 @@ from etc_jax.tasks.classification.decoding import (
 )
 from etc_jax.tasks.classification.explained import explain
 from etc_jax.tasks.classification.forms import ONE_LABEL
-from etc_jax.tasks.classification.inputs import SIZES, features, whole_length
+from etc_jax.tasks.classification.inputs import SIZES, features, record_length
 from etc_jax.tasks.classification.records import (
     OPTIONS,
     ClassificationOptions,
@@ -57,15 +57,15 @@ def _fields_of(cls: type) -> dict[str, Any]:
     return {name: value for name, value in ONE_LABEL.items() if name in names}
 
 
-def _forms(**fields: Any) -> Mapping[str, Form]:
-    """Both forms of texts with labels, with some fields of their own."""
-    common = {"features": features, "whole_length": whole_length, "sizes": SIZES}
-    sequence = Form(**{**_fields_of(Form), **common, **fields})
+def _converters(**fields: Any) -> Mapping[str, FeatureConverter]:
+    """Both converters of texts with labels, with some fields of their own."""
+    common = {"features": features, "record_length": record_length, "sizes": SIZES}
+    sequence = FeatureConverter(**{**_fields_of(FeatureConverter), **common, **fields})
     structured_form = dataclasses.replace(
         sequence,
         sizes=structured.SIZES,
         features=structured.features,
-        whole_length=structured.whole_length,
+        record_length=structured.record_length,
     )
     return {"sequence": sequence, "structured": structured_form}
 
@@ -76,7 +76,7 @@ def make_data_set(
     labels: Sequence[str],
     read: Callable[..., Any],
     parse: Callable[..., Any],
-    measure: str,
+    metric: str,
     positive: str,
     question: str,
 ) -> DataSet:
@@ -87,12 +87,12 @@ def make_data_set(
       labels: there are, in the order of their logits.
       read: see `DataSet`.
       parse: see `DataSet`.
-      measure: see `DataSet`.
+      metric: see `DataSet`.
       positive: the label that F1 is of.
       question: to which the label is the answer, for readers.
     """
     return DataSet(
-        **{**_fields_of(DataSet), "measure": measure},
+        **{**_fields_of(DataSet), "metric": metric},
         name=name,
         read=read,
         parse=parse,
@@ -100,7 +100,7 @@ def make_data_set(
         gold=official_gold,
         score=functools.partial(score, positive=positive),
         unread_gold=functools.partial(unread_gold, positive=positive),
-        forms=_forms(
+        converters=_converters(
             classes=tuple(labels),
             explain=functools.partial(explain, question=question),
         ),
@@ -118,6 +118,6 @@ DATA_SET = registry.register("data_set", "classification")(
         gold=official_gold,
         score=score_labels,
         unread_gold=unknown_gold,
-        forms=_forms(options=OPTIONS),
+        converters=_converters(options=OPTIONS),
     )
 )

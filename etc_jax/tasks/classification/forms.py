@@ -17,7 +17,7 @@ from etc_jax.tasks.classification.explained import explain
 # Fields by name. The learners are in `etc_jax.objectives.learners`.
 ONE_LABEL: dict[str, Any] = {
     "learner": "labels",
-    "measure": "accuracy",
+    "metric": "accuracy",
     "no_answer": NO_LABEL,
     "right_share": right_share,
     "confusion": confusion,
@@ -27,7 +27,7 @@ ONE_LABEL: dict[str, Any] = {
 }
 LABEL_SETS: dict[str, Any] = {
     "learner": "label_sets",
-    "measure": "micro_f1",
+    "metric": "micro_f1",
     "no_answer": [],
     "right_share": right_share,
     "confusion": None,

@@ -190,7 +190,7 @@ def label_of(record: Labelled) -> tuple[np.ndarray, str | None]:
     return np.array(record.labels.index(record.label), np.int32), None
 
 
-def whole_length(record: Any, tokenizer: Tokenizer) -> int:
+def record_length(record: Any, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     texts = [" ".join(text.split()) for text in texts_of(record)]
     separators = tokenizer.special.pair_separators * (len(texts) - 1)

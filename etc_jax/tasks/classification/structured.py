@@ -149,7 +149,7 @@ def _sentences(text: str, split_fn: SplitFn | None = None) -> list[str]:
     return list((split_fn or split_sentences)(by_lines(text)))
 
 
-def whole_length(record: Labelled, tokenizer: Tokenizer) -> int:
+def record_length(record: Labelled, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     texts = texts_of(record)
     return 1 + count_pieces(tokenizer, [s for text in texts for s in _sentences(text)])

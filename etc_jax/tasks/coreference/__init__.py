@@ -20,7 +20,7 @@ from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.records import Note, reader
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.coreference import (
     json_form as coreference_json,
     records as coreference_records,
@@ -42,7 +42,7 @@ from etc_jax.tasks.coreference.windows import (
     CoreferenceOptions,
     CoreferenceWindow,
     features,
-    whole_length,
+    record_length,
 )
 
 __all__ = [
@@ -88,7 +88,7 @@ def parse(value: Any, note: Note) -> Record:
 read = reader(parse, _values)
 
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="coreference",
     sizes=SIZES,
     features=features,
@@ -99,7 +99,7 @@ SEQUENCE = Form(
     pool_explained=pool_explained,
     gold_outputs=gold_outputs,
     why_lost=why_lost,
-    whole_length=whole_length,
+    record_length=record_length,
 )
 
 DATA_SET = registry.register("data_set", "coreference")(
@@ -107,13 +107,13 @@ DATA_SET = registry.register("data_set", "coreference")(
         name="coreference",
         read=read,
         parse=parse,
-        measure="conll_f1",
+        metric="conll_f1",
         no_answer=[],
         official=dict,
         gold=official_gold,
         score=score,
         unread_gold=unread_gold,
-        forms={"sequence": SEQUENCE},
+        converters={"sequence": SEQUENCE},
         absent={"structured": "no paper resolves coreference with ETC"},
     )
 )

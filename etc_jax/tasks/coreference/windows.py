@@ -204,7 +204,7 @@ def _only(candidates: Candidates, chosen: np.ndarray) -> Candidates:
     return dataclasses.replace(candidates, **arrays)
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     sentences = ("".join(f" {word}" for word in s) for s in record.sentences)
     return 2 + count_pieces(tokenizer, sentences)

@@ -13,7 +13,7 @@ In one sequence the tokenizer is one that has grown by `sequence_inputs.TOKENS`;
 """
 
 from etc_jax.base import registry
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.scoring import hotpotqa as scoring
 from etc_jax.tasks.hotpotqa import sequence_decoding, sequence_inputs
 from etc_jax.tasks.hotpotqa.decoding import (
@@ -32,7 +32,7 @@ from etc_jax.tasks.hotpotqa.inputs import (
     HotpotWindow,
     bio_labels,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.tasks.hotpotqa.records import Paragraph, Record, parse, read
 
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-STRUCTURED = Form(
+STRUCTURED = FeatureConverter(
     learner="hotpotqa",
     sizes=SIZES,
     features=features,
@@ -62,10 +62,10 @@ STRUCTURED = Form(
     explain=explain,
     gold_outputs=gold_outputs,
     why_lost=why_lost,
-    whole_length=whole_length,
+    record_length=record_length,
 )
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="hotpotqa",
     tokens=sequence_inputs.TOKENS,
     sizes=sequence_inputs.SIZES,
@@ -76,7 +76,7 @@ SEQUENCE = Form(
     explain=explain_sequence,
     gold_outputs=sequence_decoding.gold_outputs,
     why_lost=sequence_decoding.why_lost,
-    whole_length=sequence_inputs.whole_length,
+    record_length=sequence_inputs.record_length,
 )
 
 DATA_SET = registry.register("data_set", "hotpotqa")(
@@ -84,11 +84,11 @@ DATA_SET = registry.register("data_set", "hotpotqa")(
         name="hotpotqa",
         read=read,
         parse=parse,
-        measure="joint_f1",
+        metric="joint_f1",
         no_answer={"answer": "", "support": []},
         official=official_content,
         gold=official_gold,
         score=scoring.score,
-        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

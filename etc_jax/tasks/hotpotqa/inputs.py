@@ -270,6 +270,6 @@ def bio_labels(window: HotpotWindow) -> np.ndarray:
     return codes
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     return 1 + count_pieces(tokenizer, texts_of(record))  # [CLS]

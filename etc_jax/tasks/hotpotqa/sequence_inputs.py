@@ -280,7 +280,7 @@ def spelled(pieces: TokenizedText, answer: str) -> Iterator[Span]:
     """(first, last) piece of each place where pieces spell an answer.
 
     The answer stands there as in the record, and what the pieces say is the answer to
-    the official measure: they may have a full stop more, and end where words do.
+    the official metric: they may have a full stop more, and end where words do.
     """
     text = pieces.text
     for (first, last), _ in find_answer(pieces, answer):
@@ -298,7 +298,7 @@ def _in_word(text: str, index: int) -> bool:
     return (before.isalnum() or continues(before)) and after.isalnum()
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     # [CLS], around the question and the titles, after sentences, and the last one.
     sentences = sum(len(paragraph.sentences) for paragraph in record.paragraphs)

@@ -21,7 +21,7 @@ DATA_SET = registry.register("data_set", "hyperpartisan")(
         labels=LABELS,
         read=read,
         parse=parse,
-        measure="f1",
+        metric="f1",
         positive="true",
         question="Is this article hyperpartisan?",
     )

@@ -19,7 +19,7 @@ DATA_SET = registry.register("data_set", "imdb")(
         read=read,
         parse=parse,
         # The papers report it.
-        measure="accuracy",
+        metric="accuracy",
         positive="pos",
         question="Is this review for the film?",
     )

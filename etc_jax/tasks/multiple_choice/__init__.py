@@ -13,7 +13,7 @@ import dataclasses
 from etc_jax.base import registry
 from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.scoring import choices as scoring
 from etc_jax.tasks.multiple_choice import structured
 from etc_jax.tasks.multiple_choice.decoding import (
@@ -28,7 +28,7 @@ from etc_jax.tasks.multiple_choice.inputs import (
     SIZES,
     ChoiceOptions,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.tasks.multiple_choice.records import (
     COLUMNS,
@@ -37,7 +37,7 @@ from etc_jax.tasks.multiple_choice.records import (
     read,
     release,
 )
-from etc_jax.tasks.multiple_choice.text_form import make_form, pair_of
+from etc_jax.tasks.multiple_choice.text_converter import make_converter, pair_of
 
 __all__ = [
     "DATA_SET",
@@ -50,7 +50,7 @@ __all__ = [
     "read",
 ]
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="choices",
     sizes=SIZES,
     features=features,
@@ -60,7 +60,7 @@ SEQUENCE = Form(
     pool=pool,
     pool_explained=pool_explained,
     gold_outputs=gold_outputs_of(official_gold),
-    whole_length=whole_length,
+    record_length=record_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,
@@ -68,7 +68,7 @@ STRUCTURED = dataclasses.replace(
     sizes=structured.SIZES,
     features=structured.features,
     options=COLUMNS,
-    whole_length=structured.whole_length,
+    record_length=structured.record_length,
 )
 
 DATA_SET = registry.register("data_set", "multiple_choice")(
@@ -77,16 +77,16 @@ DATA_SET = registry.register("data_set", "multiple_choice")(
         read=read,
         parse=parse,
         release=release,
-        measure="accuracy",
+        metric="accuracy",
         no_answer=NO_OPTION,
         official=official,
         gold=official_gold,
         score=scoring.score,
         unread_gold=unread_gold,
-        forms={
+        converters={
             "sequence": SEQUENCE,
             "structured": STRUCTURED,
-            "text_to_text": make_form(),
+            "text_to_text": make_converter(),
         },
     )
 )

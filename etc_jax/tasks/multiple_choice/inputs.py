@@ -203,7 +203,7 @@ def _stacked(
     return stacked
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of the longest option's sequence if nothing of it is cut off."""
     special = 2 + tokenizer.special.pair_separators
     texts = (" ".join(x.split()) for x in (record.question, record.article))

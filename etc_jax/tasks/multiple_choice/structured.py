@@ -74,6 +74,6 @@ def _sentences(article: str) -> list[str]:
     return split_sentences(by_lines(article))
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off."""
-    return choice_inputs.whole_length(_as_query(record), tokenizer)
+    return choice_inputs.record_length(_as_query(record), tokenizer)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.tasks.natural_questions import sequence_inputs
 from etc_jax.tasks.natural_questions.decoding import (
@@ -40,7 +40,7 @@ from etc_jax.tasks.natural_questions.inputs import (
     NaturalQuestionsOptions,
     NaturalQuestionsWindow,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.tasks.natural_questions.records import Annotation, Record, parse, read
 from etc_jax.tasks.natural_questions.spans import MODES
@@ -79,7 +79,7 @@ def _thresholds(gold: Sequence, content: dict) -> dict[str, float]:
     return {name: metrics[name] for name in names}
 
 
-STRUCTURED = Form(
+STRUCTURED = FeatureConverter(
     learner="natural_questions",
     sizes=SIZES,
     features=features,
@@ -91,7 +91,7 @@ STRUCTURED = Form(
     pool_explained=pool_explained,
     gold_outputs=gold_outputs,
     why_lost=why_lost,
-    whole_length=whole_length,
+    record_length=record_length,
 )
 
 SEQUENCE = dataclasses.replace(
@@ -100,7 +100,7 @@ SEQUENCE = dataclasses.replace(
     sizes=sequence_inputs.SIZES,
     features=sequence_inputs.features,
     options=sequence_inputs.OPTIONS,
-    whole_length=sequence_inputs.whole_length,
+    record_length=sequence_inputs.record_length,
 )
 
 DATA_SET = registry.register("data_set", "natural_questions")(
@@ -108,7 +108,7 @@ DATA_SET = registry.register("data_set", "natural_questions")(
         name="natural_questions",
         read=read,
         parse=parse,
-        measure=scoring.AVERAGE_F1,
+        metric=scoring.AVERAGE_F1,
         no_answer=NO_ANSWER,
         official=official,
         gold=official_gold,
@@ -117,6 +117,6 @@ DATA_SET = registry.register("data_set", "natural_questions")(
         right_share=scoring.right_share,
         thresholds=_thresholds,
         agreed=agreed,
-        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

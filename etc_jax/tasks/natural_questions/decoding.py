@@ -175,7 +175,7 @@ def pool(
     The score of a place is its logit minus that of [CLS] in the same window, which
     stands for "not in this window"; the best score over all windows counts. A span's
     score is that of its ends, and every record gets its best spans: which scores are
-    high enough to be answers, the measure finds out.
+    high enough to be answers, the metric finds out.
 
     The long answer is the candidate with the best score, both ends of which are among
     the best places of some window. The short answer is, by mode:

@@ -28,7 +28,7 @@ WORDING = Wording(
     legend="Marked: the short answer. Tinted: the long answer. A score compares an "
     "answer with no answer, which has 0; scores have no scale. Every article has a "
     "best answer, even if it is below 0: from which score on it counts, the official "
-    "measure chooses.",
+    "metric chooses.",
 )
 
 _NOWHERE = (0, 0)
@@ -55,7 +55,7 @@ def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
     """The article, with the long answer as what supports the short one.
 
     Scores are sums of logits, so they have no scale. Every article has a best answer;
-    from which score on it counts as one, the measure finds out.
+    from which score on it counts as one, the metric finds out.
 
     Args:
       seen: of all windows of a record, as `explain` gives it.

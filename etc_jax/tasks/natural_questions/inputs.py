@@ -210,7 +210,7 @@ def _structure(used: int, used_global: int, links: np.ndarray, g: int) -> st.Str
     )
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     tags, texts = 0, [record.question]
     for _, (start, stop) in top_spans(record):

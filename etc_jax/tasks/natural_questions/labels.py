@@ -32,7 +32,7 @@ class WindowLabel(NamedTuple):
 def chosen_annotation(annotations: Sequence[Annotation]) -> Annotation | None:
     """The annotation that stands for all of a record; None if there is none.
 
-    Where several annotators were asked, the official measure wants two of them to have
+    Where several annotators were asked, the official metric wants two of them to have
     given an answer, so two must have here: the first with a short answer if two have
     one, otherwise the first with a long one if two have. Among them, one whose short
     answer is of one span comes first, as a model cannot say more, and for a long

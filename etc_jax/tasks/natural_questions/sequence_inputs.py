@@ -20,7 +20,7 @@ from etc_jax.formats.sequence import (
     pair_parts,
     refuse_quirks,
 )
-from etc_jax.tasks.natural_questions.inputs import whole_length as structured_length
+from etc_jax.tasks.natural_questions.inputs import record_length as structured_length
 from etc_jax.tasks.natural_questions.records import Record
 from etc_jax.tasks.natural_questions.windows import (
     ArticleWindow,
@@ -90,7 +90,7 @@ def features(
     return windows
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     # Of [CLS] and the two [SEP] there may be one more.
     return structured_length(record, tokenizer) + tokenizer.special.pair_separators - 1

@@ -18,7 +18,7 @@ from etc_jax.tasks.natural_questions.windows import ArticleWindow
 
 
 def agreed(record: Record) -> Record:
-    """A lone annotator, as in training files, as two who agree: the measure asks for
+    """A lone annotator, as in training files, as two who agree: the metric asks for
     two. Both best F1 are 1 if and only if nothing is lost.
 
     Raises:

@@ -14,7 +14,7 @@ import dataclasses
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.options import InputOptions
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.scoring import openkp as scoring
 from etc_jax.tasks.openkp import sequence_inputs
 from etc_jax.tasks.openkp.decoding import (
@@ -30,7 +30,7 @@ from etc_jax.tasks.openkp.inputs import (
     OpenkpOptions,
     OpenkpWindow,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.tasks.openkp.records import Record, parse, read
 
@@ -48,7 +48,7 @@ __all__ = [
     "read",
 ]
 
-STRUCTURED = Form(
+STRUCTURED = FeatureConverter(
     learner="openkp",
     sizes=SIZES,
     features=features,
@@ -57,7 +57,7 @@ STRUCTURED = Form(
     explain=explain,
     gold_outputs=gold_outputs,
     why_lost=why_lost,
-    whole_length=whole_length,
+    record_length=record_length,
 )
 
 SEQUENCE = dataclasses.replace(
@@ -65,7 +65,7 @@ SEQUENCE = dataclasses.replace(
     sizes=sequence_inputs.SIZES,
     features=sequence_inputs.features,
     options=InputOptions(),
-    whole_length=sequence_inputs.whole_length,
+    record_length=sequence_inputs.record_length,
 )
 
 DATA_SET = registry.register("data_set", "openkp")(
@@ -73,12 +73,12 @@ DATA_SET = registry.register("data_set", "openkp")(
         name="openkp",
         read=read,
         parse=parse,
-        measure="F1@3",
+        metric="F1@3",
         no_answer=[],
         official=official,
         lines=True,
         gold=official_gold,
         score=scoring.score,
-        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

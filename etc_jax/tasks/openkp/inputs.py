@@ -143,6 +143,6 @@ def _global_tokens(
     return page.pieces, record.features[: len(page.elements)]
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     return count_pieces(tokenizer, record.text.split(" "))

@@ -70,7 +70,7 @@ def features(
     return [OpenkpSequence(**parts, **fields)]
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     words = (_SPACE + word for word in record.text.split(" ") if word)
     return 2 + count_pieces(tokenizer, words)

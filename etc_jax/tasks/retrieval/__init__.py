@@ -11,7 +11,7 @@ the passages of all files together.
 
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.retrieval.decoding import (
     Vectors,
     encoded,
@@ -25,7 +25,7 @@ from etc_jax.tasks.retrieval.inputs import (
     SIZES,
     RetrievalWindow,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.tasks.retrieval.records import (
     OPTIONS,
@@ -54,14 +54,14 @@ DATA_SET = registry.register("data_set", "retrieval")(
         read=read,
         parse=parse,
         release=release,
-        measure="mrr",
+        metric="mrr",
         no_answer=None,
         official=official,
         together=True,
         gold=official_gold,
         score=score,
-        forms={
-            "sequence": Form(
+        converters={
+            "sequence": FeatureConverter(
                 learner="retrieval",
                 sizes=SIZES,
                 features=features,
@@ -69,7 +69,7 @@ DATA_SET = registry.register("data_set", "retrieval")(
                 decode=of_one_setting(encoded),
                 explain=explain,
                 gold_outputs=gold_outputs,
-                whole_length=whole_length,
+                record_length=record_length,
             )
         },
         absent={"structured": "its texts are read one by one, as one sequence each"},

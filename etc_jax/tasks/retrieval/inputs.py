@@ -116,6 +116,6 @@ def _numbers(text: str) -> np.ndarray:
     return np.frombuffer(bytes.fromhex(key_of(text)), "<i4").astype(np.int32)
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a passage if nothing of it is cut off, special tokens included."""
     return _NUM_SPECIAL + count_pieces(tokenizer, [record.passage or ""])

@@ -53,7 +53,7 @@ class TfdsText:
 
 TFDS: Mapping[str, TfdsText] = MappingProxyType(
     {
-        # It has a training split alone; a hundredth of it is held back.
+        # It has a training split alone; a hundredth of it is kept for validation.
         "wikipedia": TfdsText(
             "wikipedia/20230601.en:1.0.0",
             "text",

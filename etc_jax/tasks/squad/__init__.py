@@ -18,7 +18,7 @@ import dataclasses
 from etc_jax.base import registry
 from etc_jax.datasets.span_inputs import sequence_length, structured_length
 from etc_jax.datasets.spans import gold_outputs_of
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.squad import structured
 from etc_jax.tasks.squad.decoding import (
     official,
@@ -53,7 +53,7 @@ __all__ = [
     "read",
 ]
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="spans",
     sizes=SIZES,
     features=features,
@@ -64,13 +64,13 @@ SEQUENCE = Form(
     pool_explained=pool_explained,
     gold_outputs=gold_outputs_of(official_gold),
     why_lost=why_lost,
-    whole_length=sequence_length,
+    record_length=sequence_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,
     sizes=structured.SIZES,
     features=structured.features,
-    whole_length=structured_length,
+    record_length=structured_length,
 )
 
 DATA_SET = registry.register("data_set", "squad")(
@@ -79,7 +79,7 @@ DATA_SET = registry.register("data_set", "squad")(
         read=read,
         parse=parse,
         release=release_values,
-        measure="f1",
+        metric="f1",
         no_answer="",
         official=official,
         several=True,
@@ -88,7 +88,11 @@ DATA_SET = registry.register("data_set", "squad")(
         unread_gold=unread_gold,
         thresholds=thresholds,
         # The first one is that of earlier versions, whose commands do not name it.
-        forms={"text_to_text": TEXT, "sequence": SEQUENCE, "structured": STRUCTURED},
+        converters={
+            "text_to_text": TEXT,
+            "sequence": SEQUENCE,
+            "structured": STRUCTURED,
+        },
     )
 )
 """The data set, as commands and configs find it."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from etc_jax.datasets.explained import ExplainedDocument, Wording
 from etc_jax.datasets.pairs import Pair, PairOptions
-from etc_jax.datasets.text_form import make_text_form
+from etc_jax.datasets.text_converter import make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.tasks.squad.records import Record, SquadOptions
 
@@ -42,7 +42,7 @@ def _shown(record: Record) -> tuple[str, ExplainedDocument]:
     return record.question, ExplainedDocument.of_text(record.title, record.context)
 
 
-TEXT = make_text_form(
+TEXT = make_text_converter(
     "squad",
     sizes=SIZES,
     options=SquadTextOptions(),

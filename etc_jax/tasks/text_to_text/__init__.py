@@ -17,7 +17,7 @@ import numpy as np
 from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair, parse, read
 from etc_jax.datasets.task import DataSet
-from etc_jax.datasets.text_form import ONLY_WRITTEN, make_text_form
+from etc_jax.datasets.text_converter import ONLY_WRITTEN, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring.answers import exact_match, token_overlap
 from etc_jax.scoring.result import Scores
@@ -47,12 +47,12 @@ DATA_SET = registry.register("data_set", "text_to_text")(
         name="text_to_text",
         read=read,
         parse=parse,
-        measure="f1",
+        metric="f1",
         no_answer="",
         official=dict,
         gold=gold,
         score=score,
-        forms={"text_to_text": make_text_form("text_to_text", sizes=SIZES)},
+        converters={"text_to_text": make_text_converter("text_to_text", sizes=SIZES)},
         absent=ONLY_WRITTEN,
     )
 )

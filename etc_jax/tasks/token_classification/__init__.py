@@ -13,7 +13,7 @@ import dataclasses
 
 from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.token_classification import structured
 from etc_jax.tasks.token_classification.decoding import (
     gold_outputs,
@@ -26,7 +26,7 @@ from etc_jax.tasks.token_classification.decoding import (
 from etc_jax.tasks.token_classification.document import Record
 from etc_jax.tasks.token_classification.explained import explain
 from etc_jax.tasks.token_classification.forms import ENTITIES
-from etc_jax.tasks.token_classification.inputs import SIZES, features, whole_length
+from etc_jax.tasks.token_classification.inputs import SIZES, features, record_length
 from etc_jax.tasks.token_classification.records import (
     OPTIONS,
     TokenClassificationOptions,
@@ -34,7 +34,7 @@ from etc_jax.tasks.token_classification.records import (
     read,
     release,
 )
-from etc_jax.tasks.token_classification.writing import in_own_form
+from etc_jax.tasks.token_classification.writing import in_input_layout
 
 __all__ = [
     "DATA_SET",
@@ -48,7 +48,7 @@ __all__ = [
     "read",
 ]
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="token_labels",
     sizes=SIZES,
     features=features,
@@ -58,13 +58,13 @@ SEQUENCE = Form(
     pool=pool,
     pool_explained=ENTITIES["pool_explained"],
     gold_outputs=gold_outputs,
-    whole_length=whole_length,
+    record_length=record_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,
     sizes=structured.SIZES,
     features=structured.features,
-    whole_length=structured.whole_length,
+    record_length=structured.record_length,
 )
 
 DATA_SET = registry.register("data_set", "token_classification")(
@@ -73,15 +73,15 @@ DATA_SET = registry.register("data_set", "token_classification")(
         read=read,
         parse=parse,
         release=release,
-        measure=ENTITIES["measure"],
+        metric=ENTITIES["metric"],
         no_answer=[],
         official=official,
         lines=True,
-        in_own_form=in_own_form,
+        in_input_layout=in_input_layout,
         gold=official_gold,
         score=ENTITIES["score"],
         right_share=ENTITIES["right_share"],
         unread_gold=unread_gold,
-        forms={"sequence": SEQUENCE, "structured": STRUCTURED},
+        converters={"sequence": SEQUENCE, "structured": STRUCTURED},
     )
 )

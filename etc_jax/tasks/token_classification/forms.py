@@ -15,13 +15,13 @@ from etc_jax.tasks.token_classification.explained import (
 )
 
 ENTITIES: dict[str, Any] = {
-    "measure": "f1",
+    "metric": "f1",
     "score": score_entities,
     "right_share": entities_right,
     "pool_explained": pool_entities,
 }
 PLAIN_TAGS: dict[str, Any] = {
-    "measure": "accuracy",
+    "metric": "accuracy",
     "score": score_plain,
     "right_share": None,
     "pool_explained": pool_plain,

@@ -73,6 +73,6 @@ def features(
     return windows
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if it is one window, special tokens included."""
     return _NUM_SPECIAL + words_lib.num_pieces(record, tokenizer)

@@ -75,7 +75,7 @@ class TokenClassificationOptions(InputOptions):
         document has several windows.
     """
 
-    given_to = ("features", "read", "parse", "release", "in_own_form")
+    given_to = ("features", "read", "parse", "release", "in_input_layout")
 
     word_column: str = ""
     tag_column: str = ""

@@ -84,6 +84,6 @@ def _layout(
     return layout
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if it is one window, special tokens included."""
     return 1 + words_lib.num_pieces(record, tokenizer)

@@ -29,7 +29,7 @@ from etc_jax.tasks.token_classification.schemes import spans_of
 _UNKNOWN = "_"
 
 
-def in_own_form(
+def in_input_layout(
     path: str | os.PathLike,
     content: Sequence[Mapping[str, Any]],
     *,

@@ -15,7 +15,7 @@ from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.span_inputs import sequence_length, structured_length
 from etc_jax.datasets.spans import gold_outputs_of
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.tasks.triviaqa import structured
 from etc_jax.tasks.triviaqa.decoding import answers, official_gold, score, why_lost
 from etc_jax.tasks.triviaqa.explained import explain
@@ -34,7 +34,7 @@ __all__ = [
     "score",
 ]
 
-SEQUENCE = Form(
+SEQUENCE = FeatureConverter(
     learner="spans",
     sizes=SIZES,
     features=features,
@@ -42,13 +42,13 @@ SEQUENCE = Form(
     explain=explain,
     gold_outputs=gold_outputs_of(official_gold),
     why_lost=why_lost,
-    whole_length=sequence_length,
+    record_length=sequence_length,
 )
 STRUCTURED = dataclasses.replace(
     SEQUENCE,
     sizes=structured.SIZES,
     features=structured.features,
-    whole_length=structured_length,
+    record_length=structured_length,
 )
 
 DATA_SET = registry.register("data_set", "triviaqa")(
@@ -57,11 +57,11 @@ DATA_SET = registry.register("data_set", "triviaqa")(
         read=read,
         parse=parse,
         release=release_values,
-        measure="f1",
+        metric="f1",
         no_answer="",
         official=dict,
         gold=official_gold,
         score=score,
-        forms={"sequence": SEQUENCE, "structured": STRUCTURED},
+        converters={"sequence": SEQUENCE, "structured": STRUCTURED},
     )
 )

@@ -1,4 +1,4 @@
-"""Where a text has a name of the answer, as TriviaQA's measure reads both."""
+"""Where a text has a name of the answer, as TriviaQA's metric reads both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etc_jax.scoring.triviaqa import normalize
 
 
 class Word(NamedTuple):
-    """A word as the official measure compares it, and its characters in the text."""
+    """A word as the official metric compares it, and its characters in the text."""
 
     text: str
     start: int
@@ -21,7 +21,7 @@ class Word(NamedTuple):
 
 
 class _Marks(dict):
-    """For `str.translate`: what the measure reads as a space becomes one."""
+    """For `str.translate`: what the metric reads as a space becomes one."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -61,7 +61,7 @@ def words_of(text: str, limit: int | None = None) -> Iterator[Word]:
 
 
 class AnswerNames:
-    """The names of an answer, to be found in texts as the official measure reads them.
+    """The names of an answer, to be found in texts as the official metric reads them.
 
     Names are runs of whole words, whatever their case, marks and articles.
     """

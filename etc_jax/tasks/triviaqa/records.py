@@ -4,7 +4,7 @@ A release is `qa/*.json`, one object with the questions in `Data`, and beside it
 texts, `evidence/wikipedia` and `evidence/web`. In the Wikipedia track a question is a
 record with all of its documents; in the web track it is one with each of them. Of a
 verified set, such as `qa/verified-web-dev.json`, what nobody has verified is passed
-over, as by the official measure.
+over, as by the official metric.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _pairs(question: Any, folder: pathlib.Path, verified: bool) -> Iterator[Any]
         if verified and not page.get(scoring.VERIFIED_DOCUMENT, FLAG):
             yield _not_verified(pair)
         elif file in seen:
-            # The official measure knows the pair by its name too, and so only once.
+            # The official metric knows the pair by its name too, and so only once.
             yield PassedOverError("document twice", f"{name!r}, {file!r}")
         else:
             seen.add(file)
@@ -232,7 +232,7 @@ def _pairs(question: Any, folder: pathlib.Path, verified: bool) -> Iterator[Any]
 
 
 def _pages(question: Any) -> list[tuple[str, str, Fields]]:
-    """(folder, name, value) of a question's documents, in the order of the measure."""
+    """(folder, name, value) of a question's documents, in the order of the metric."""
     fields = Fields(question)
     pages = [
         (folder, page)

@@ -20,11 +20,11 @@ from etc_jax.datasets.choice_inputs import (
     CandidateOptions,
     CandidatesWindow,
     features,
-    whole_length,
+    record_length,
 )
 from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, Form
+from etc_jax.datasets.task import DataSet, FeatureConverter
 from etc_jax.scoring import wikihop as scoring
 from etc_jax.tasks.wikihop import sequence_inputs
 from etc_jax.tasks.wikihop.explained import pool_explained
@@ -42,7 +42,7 @@ __all__ = [
     "read",
 ]
 
-STRUCTURED = Form(
+STRUCTURED = FeatureConverter(
     learner="wikihop",
     sizes=SIZES,
     features=features,
@@ -51,7 +51,7 @@ STRUCTURED = Form(
     pool=pool,
     pool_explained=pool_explained,
     gold_outputs=gold_outputs_of(official_gold),
-    whole_length=whole_length,
+    record_length=record_length,
 )
 
 SEQUENCE = dataclasses.replace(
@@ -59,7 +59,7 @@ SEQUENCE = dataclasses.replace(
     tokens=sequence_inputs.TOKENS,
     sizes=sequence_inputs.SIZES,
     features=sequence_inputs.features,
-    whole_length=sequence_inputs.whole_length,
+    record_length=sequence_inputs.record_length,
 )
 
 DATA_SET = registry.register("data_set", "wikihop")(
@@ -67,11 +67,11 @@ DATA_SET = registry.register("data_set", "wikihop")(
         name="wikihop",
         read=read,
         parse=parse,
-        measure="accuracy",
+        metric="accuracy",
         no_answer="",
         official=dict,
         gold=official_gold,
         score=scoring.score,
-        forms={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
     )
 )

@@ -149,7 +149,7 @@ def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int
     return parts
 
 
-def whole_length(record: Record, tokenizer: Tokenizer) -> int:
+def record_length(record: Record, tokenizer: Tokenizer) -> int:
     """Tokens of a record if nothing of it is cut off, special tokens included."""
     documents = [text for text in record.documents if text.strip()]
     texts = [record.query, *record.candidates, *documents]

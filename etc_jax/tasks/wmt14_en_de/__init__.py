@@ -15,7 +15,7 @@ from typing import Any
 from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair
 from etc_jax.datasets.task import DataSet
-from etc_jax.datasets.text_form import ONLY_WRITTEN, WORDING, make_text_form
+from etc_jax.datasets.text_converter import ONLY_WRITTEN, WORDING, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring import bleu
 from etc_jax.tasks.wmt14_en_de.records import (
@@ -55,14 +55,14 @@ DATA_SET = registry.register("data_set", "wmt14_en_de")(
         parse=parse,
         release=release_values,
         companions=partners,
-        measure="bleu",
+        metric="bleu",
         no_answer="",
         official=dict,
         gold=gold,
         score=bleu.score,
         unread_gold=unread_gold,
-        forms={
-            "text_to_text": make_text_form(
+        converters={
+            "text_to_text": make_text_converter(
                 "wmt14_en_de",
                 sizes=SIZES,
                 options=OPTIONS,

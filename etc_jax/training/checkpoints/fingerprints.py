@@ -19,7 +19,7 @@ _DIGITS = 12  # of a digest in a message
 
 def of_job(job: Job) -> dict[str, dict[str, str]]:
     """{field of the JSON: {name: digest}} of all that a job reads."""
-    score = job.held_back_score
+    score = job.validation_score
     scored = {} if score is None else score.inputs
     return {FIELD: dict(job.inputs), SCORED: dict(scored)}
 
@@ -65,7 +65,7 @@ def check_same(
         f"{listing(changed, _SHOWN)}\nRestore them (files, "
         "or the versions of the packages that make tokens of them) and give the same "
         "command again; or choose another --workdir, where checkpoint.init_from can "
-        "take over the parameters. Files of data.held_back_files may also be others, "
+        "take over the parameters. Files of data.validation_files may also be others, "
         "of another name"
     )
 

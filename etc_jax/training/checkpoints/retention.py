@@ -71,7 +71,9 @@ def check_best_metric(config: CheckpointConfig, names: Iterable[str]) -> None:
         remedy = "choose one of these"
         if official and has_none:
             remedy += ", or name the official files of development data in "
-            remedy += "data.held_back_files, by whose score checkpoints are then ranked"
+            remedy += (
+                "data.validation_files, by whose score checkpoints are then ranked"
+            )
         raise UserError(
             f"checkpoint.best_metric is {config.best_metric!r}, but the evaluation "
             f"gives: {', '.join(names)}; {remedy}"

@@ -173,7 +173,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     if some is None:
         raise UserError(
             "there is nothing to evaluate on: the job gives no evaluation batch; raise "
-            "data.held_back_fraction or use more text"
+            "data.validation_fraction or use more text"
         )
     return _stored(job, config.train.param_dtype)
 

@@ -26,7 +26,7 @@ def draw(workdir: pathlib.Path) -> None:
       OSError: if there are no metrics, or the picture cannot be written.
     """
     lines = list(_lines(workdir / metrics_lib.FILE))
-    kinds = {"training": "train", "held back": "eval"}
+    kinds = {"training": "train", "validation": "eval"}
     runs = {name: [x for x in lines if x["kind"] == k] for name, k in kinds.items()}
     names = dict.fromkeys(name for line in reversed(lines) for name in line)
     scores = [name for name in names if is_score(name)][:_MOST_SCORES]

@@ -85,7 +85,7 @@ def test_pool_takes_a_repeated_sentence_once():
     (batch,) = cpc_pool(cache, plan, ids_of(cache), AMPLE, batch_size=8, count=2)
     assert batch["cpc_weights"].sum() == 2
     with pytest.raises(
-        ValueError, match="256 tokens in the held-back text, got 2; raise data.held_"
+        ValueError, match="256 tokens in the validation text, got 2; raise data.validat"
     ):
         cpc_pool(cache, plan, ids_of(cache), AMPLE, batch_size=8, count=3)
 

@@ -11,7 +11,7 @@ from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import TextReader
-from etc_jax.objectives.jobs.pretraining_data import check_held_back, look_at
+from etc_jax.objectives.jobs.pretraining_data import check_validation, look_at
 
 INPUT, TARGET, ROWS = 130, 140, 8
 KINDS = {
@@ -179,10 +179,10 @@ def concatenated(documents, **options):
     return reader_of([(cache, plan)], "gap_sentences", **options)
 
 
-def test_held_back_text_without_an_example_is_refused():
-    check_held_back(concatenated([[8] * 20, [2, 6]], evaluation=True))
-    with pytest.raises(ValueError, match="held-back text can be missing.* raise data"):
-        check_held_back(concatenated([[8] * 20], evaluation=True))
+def test_validation_text_without_an_example_is_refused():
+    check_validation(concatenated([[8] * 20, [2, 6]], evaluation=True))
+    with pytest.raises(ValueError, match="validation text can be missing.* raise data"):
+        check_validation(concatenated([[8] * 20], evaluation=True))
 
 
 def test_a_text_of_which_most_is_left_out_is_refused(caplog):

@@ -135,13 +135,13 @@ def test_masked_batches_are_those_of_earlier_versions():
     rows = masked_rows(ids_of(one), n, masking.mlm_capacity(n, 0.2), mlm=0.2)
     texts = [packed(x, n, max_sentence_tokens=30, min_sentences=5) for x in (one, two)]
     train = TextReader(texts[:1], rows, **order)
-    held_back = TextReader(texts[:1], rows, evaluation=True, **order)
+    validation = TextReader(texts[:1], rows, evaluation=True, **order)
     mixture = Mixture((3.0, 1.0), seed=3)
     mixed = TextReader(texts, rows, mixture=mixture, **order)
-    assert held_back.steps_per_epoch == 55
+    assert validation.steps_per_epoch == 55
     assert BEFORE == {
         "train": digest(train, (0, 1, 7, 200)),
-        "evaluation": digest(held_back, range(55)),
+        "evaluation": digest(validation, range(55)),
         "mixture": digest(mixed, (0, 1, 50)),
     }
 

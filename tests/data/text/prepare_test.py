@@ -39,7 +39,7 @@ def reads(monkeypatch):
 
 
 def _prepare(folder, packages=("numpy",), **kwargs):
-    kwargs = {"vocab_size": 160, "held_back": 0.2} | kwargs
+    kwargs = {"vocab_size": 160, "validation": 0.2} | kwargs
     source = corpus.BuiltInSource(packages)
     return prepare.prepare(folder, source=source, **kwargs)
 
@@ -48,13 +48,13 @@ def test_text_becomes_batches_that_decode(reads, tmp_path):
     reports = []
     prepared = _prepare(tmp_path, report_fn=reports.append)
     assert "total: 40 documents" in reports[0] and len(reports) == 1
-    sides = (prepared.train.num_documents, prepared.held_back.num_documents)
+    sides = (prepared.train.num_documents, prepared.validation.num_documents)
     assert sum(sides) == 40 and 0 < sides[1] < sides[0]
     plan = packing.pack(
-        prepared.held_back, long_length=200, global_length=40, max_sentence_tokens=50
+        prepared.validation, long_length=200, global_length=40, max_sentence_tokens=50
     )
     reader = PretrainingReader(
-        prepared.held_back,
+        prepared.validation,
         plan,
         prepared.tokenizer.token_ids,
         PretrainingSizes.default(200, 40),
@@ -78,7 +78,7 @@ def test_second_time_nothing_is_read(reads, tmp_path):
 def test_other_choices_live_in_other_folders(reads, tmp_path):
     paths = {
         _prepare(tmp_path, **kwargs).train.path
-        for kwargs in ({}, {"vocab_size": 161}, {"held_back": 0.3}, {})
+        for kwargs in ({}, {"vocab_size": 161}, {"validation": 0.3}, {})
     }
     assert len(paths) == 3 == len(os.listdir(tmp_path))
 
@@ -109,7 +109,7 @@ def files(tmp_path):
 
 
 def _prepare_files(folder, pattern, **kwargs):
-    kwargs = {"vocab_size": 160, "held_back": 0.2} | kwargs
+    kwargs = {"vocab_size": 160, "validation": 0.2} | kwargs
     return prepare.prepare(folder, source=sources.read_documents(pattern), **kwargs)
 
 
@@ -146,7 +146,7 @@ def test_files_are_read_only_where_a_cache_is_missing(files, tmp_path):
             tmp_path / "c", files / "plain/texts/*.jsonl", report_fn=reports.append
         )
     assert len(reports) == 1
-    sentences = prepared.train.num_sentences, prepared.held_back.num_sentences
+    sentences = prepared.train.num_sentences, prepared.validation.num_sentences
     assert "total: 40 documents (0 empty)" in reports[0]
     assert (
         f"training: {prepared.train.num_documents} documents, {sentences[0]}"
@@ -174,16 +174,18 @@ def test_a_given_tokenizer_is_used(files, tmp_path):
     as_object = _prepare_files(tmp_path / "c", pattern, tokenizer=trained)
     assert as_object.train.path == prepared.train.path
     assert prepared.tokenizer.fingerprint() == trained.fingerprint()
-    assert prepared.held_back.load_tokenizer().vocab_size == 160
+    assert prepared.validation.load_tokenizer().vocab_size == 160
 
 
-def test_held_back_files_are_all_held_back(files, tmp_path):
+def test_validation_files_are_all_validation(files, tmp_path):
     folder = files / "plain/texts"
     held = sources.read_documents(folder / "1.jsonl")
-    prepared = _prepare_files(tmp_path / "c", folder / "0.jsonl", held_back=held)
-    assert (prepared.train.num_documents, prepared.held_back.num_documents) == (20, 20)
-    with pytest.raises(ValueError, match="1 held-back files are training files too, s"):
-        _prepare_files(tmp_path / "c", folder / "*.jsonl", held_back=held)
+    prepared = _prepare_files(tmp_path / "c", folder / "0.jsonl", validation=held)
+    assert (prepared.train.num_documents, prepared.validation.num_documents) == (20, 20)
+    with pytest.raises(
+        ValueError, match="1 validation files are training files too, s"
+    ):
+        _prepare_files(tmp_path / "c", folder / "*.jsonl", validation=held)
 
 
 def test_the_vocabulary_is_of_the_training_side_alone(files, tmp_path):
@@ -193,10 +195,10 @@ def test_the_vocabulary_is_of_the_training_side_alone(files, tmp_path):
     (folder / "b.txt").write_text("ж" * 50 + ". " + "ж " * 50, encoding="utf-8")
     held = sources.read_documents(folder / "b.txt")
     prepared = _prepare_files(
-        tmp_path / "c", folder / "a.txt", vocab_size=150, held_back=held
+        tmp_path / "c", folder / "a.txt", vocab_size=150, validation=held
     )
     assert "ж" not in prepared.tokenizer.decode(range(150))
-    assert set(prepared.held_back.tokens) == {
+    assert set(prepared.validation.tokens) == {
         tokenizer.SPECIAL_TOKENS.index("[UNK]"),
         *prepared.tokenizer.encode_batch(["."])[0][0],
     }
@@ -204,14 +206,14 @@ def test_the_vocabulary_is_of_the_training_side_alone(files, tmp_path):
 
 def test_an_empty_side_is_an_error_unless_asked_for(files, tmp_path):
     pattern = files / "plain/texts/*.jsonl"
-    message = "of 40 documents, none is held back by held_back=1e-12; .*name"
+    message = "of 40 documents, none is for validation by validation=1e-12; .*name"
     with pytest.raises(ValueError, match=message):
-        _prepare_files(tmp_path / "c", pattern, held_back=1e-12)
-    assert not _prepare_files(tmp_path / "c", pattern, held_back=0.0)[2].num_documents
+        _prepare_files(tmp_path / "c", pattern, validation=1e-12)
+    assert not _prepare_files(tmp_path / "c", pattern, validation=0.0)[2].num_documents
     with pytest.raises(
-        ValueError, match="held_back must be a share from 0 to 1, got 3"
+        ValueError, match="validation must be a share from 0 to 1, got 3"
     ):
-        _prepare_files(tmp_path / "c", pattern, held_back=3.0)
+        _prepare_files(tmp_path / "c", pattern, validation=3.0)
 
 
 def test_a_sample_is_fixed_by_names_alone():
@@ -230,8 +232,10 @@ def test_a_sample_is_fixed_by_names_alone():
 def test_real_text_is_prepared_whole(tmp_path):
     folder = require_shared("data/wikitext2")
     source = sources.read_documents(folder / "valid.txt.gz", document_border="line")
-    prepared = prepare.prepare(tmp_path, source=source, vocab_size=2000, held_back=0.05)
-    sides = prepared.train.header["counts"], prepared.held_back.header["counts"]
+    prepared = prepare.prepare(
+        tmp_path, source=source, vocab_size=2000, validation=0.05
+    )
+    sides = prepared.train.header["counts"], prepared.validation.header["counts"]
     with gzip.open(folder / "valid.txt.gz", "rt", encoding="utf-8") as handle:
         lines = [line.strip() for line in handle if line.strip()]
     assert sum(side["documents"] for side in sides) == len(lines)

@@ -38,7 +38,7 @@ def make_job(family, caches, folder, **data):
     config.model.update(vocab_size=VOCABULARY.vocab_size, num_types=16)
     config.objective.name = "hotpotqa"
     config.data.update(source="windows", vocab_size=VOCABULARY.vocab_size)
-    config.data.update(paths=caches, held_back_paths=caches[:1], **data)
+    config.data.update(paths=caches, validation_paths=caches[:1], **data)
     text = "long_length" if family == "etc" else "input_length"
     config.data.update({text: 80, "global_length": 40})
     return finetuning_job.make_job(config_lib.from_config_dict(config), folder)

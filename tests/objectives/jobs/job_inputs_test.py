@@ -35,7 +35,9 @@ def inputs_of(folder, family="etc", **changes):
     values = config_lib.default_config(family)
     sizes = TEXT if family == "etc" else BYTES
     changes = {name.replace("__", "."): value for name, value in changes.items()}
-    if changes.get("data.source") == "cache":  # its documents are held back already
+    if (
+        changes.get("data.source") == "cache"
+    ):  # its documents are kept for validation already
         sizes = {**tiny_text.CACHE_SIZES, "train.batch_size": 2}
     values.update_from_flattened_dict(sizes | changes)
     config = config_lib.from_config_dict(values)
@@ -88,7 +90,7 @@ def test_a_file_that_keeps_its_size_and_time_is_read_all_the_same(tmp_path):
 def test_images(tmp_path):
     files = {
         "data__paths": tmp_path / "a.npy",
-        "data__held_back_paths": tmp_path / "b.npy",
+        "data__validation_paths": tmp_path / "b.npy",
     }
     for file in files.values():
         np.save(file, np.zeros((9, 4, 8), np.uint8))
@@ -136,20 +138,20 @@ def caches(tmp_path):
     said = {"data.source": "jsonl", "data.paths": (str(tmp_path / "a.jsonl"),)}
     values.update_from_flattened_dict(TEXT | said | {"data.text_field": "body"})
     made = prepare(config_lib.from_config_dict(values).data, tmp_path / "made")
-    return made.train[0].path, made.held_back.path
+    return made.train[0].path, made.validation.path
 
 
 def test_caches_of_tokens_and_their_mixture(caches, tmp_path):
-    train, held_back = map(str, caches)
-    said = {"data__source": "cache", "data__held_back_paths": (held_back,)}
+    train, validation = map(str, caches)
+    said = {"data__source": "cache", "data__validation_paths": (validation,)}
     one = inputs_of(tmp_path, **said, data__paths=(train,))
     assert one.keys() == {"tokenizer", *(f"token cache {x}" for x in caches)}
-    both = (train, held_back)
+    both = (train, validation)
     mixed = inputs_of(tmp_path, **said, data__paths=both, data__weights=(1.0, 2.0))
     assert mixed == one
     # Another cache at the same place, which is whole.
     moved = pathlib.Path(train).rename(tmp_path / "aside")
-    pathlib.Path(held_back).rename(train)
-    moved.rename(held_back)
+    pathlib.Path(validation).rename(train)
+    moved.rename(validation)
     swapped = inputs_of(tmp_path, **said, data__paths=(train,))
     assert changed(one, swapped) == sorted(f"token cache {x}" for x in caches)

@@ -49,20 +49,20 @@ def test_files_become_batches(rows_file, tmp_path):
     np.testing.assert_array_equal(again["long_tokens"], batch["long_tokens"])
 
 
-def test_held_back_files_are_for_evaluation_alone(rows_file, tmp_path):
+def test_validation_files_are_for_evaluation_alone(rows_file, tmp_path):
     tiny_text.write_rows(tmp_path / "other.jsonl", 50, seed=1)
-    paths = {"data.held_back_paths": (str(tmp_path / "other.jsonl"),)}
+    paths = {"data.validation_paths": (str(tmp_path / "other.jsonl"),)}
     found = prepare(jsonl(rows_file, **paths).data, tmp_path)
-    assert (found.train[0].num_documents, found.held_back.num_documents) == (80, 50)
+    assert (found.train[0].num_documents, found.validation.num_documents) == (80, 50)
 
 
 def test_caches_are_mixed_by_weights(prepared, tmp_path):
-    train, held_back = prepared.train[0], prepared.held_back
+    train, validation = prepared.train[0], prepared.validation
     config = config_of(
         **{
             "data.source": "cache",
-            "data.paths": (str(train.path), str(held_back.path)),
-            "data.held_back_paths": (str(held_back.path),),
+            "data.paths": (str(train.path), str(validation.path)),
+            "data.validation_paths": (str(validation.path),),
             "data.weights": (1.0, 3.0),
             "train.batch_size": 40,
         }
@@ -74,7 +74,7 @@ def test_caches_are_mixed_by_weights(prepared, tmp_path):
     def runs(ids):
         return {tuple(ids[i : i + length]) for i in range(len(ids) - length + 1)}
 
-    known = runs(np.asarray(held_back.tokens).tolist())
+    known = runs(np.asarray(validation.tokens).tolist())
 
     def is_second(row):
         unmasked = [run for run in runs(row.tolist()) if min(run) > 103]
@@ -112,7 +112,7 @@ def test_batches_from_other_processes_are_the_same(rows_file, tmp_path):
     [
         ({"data.mlm_capacity": 8}, "chosen for MLM has no room.*data.mlm_capacity"),
         ({"data.vocab_size": 170}, "the tokenizer has 180 ids; set it to that"),
-        ({"data.held_back_fraction": 0.01}, "held"),
+        ({"data.validation_fraction": 0.01}, "held"),
     ],
 )
 def test_data_that_does_not_fit_is_refused(
@@ -130,7 +130,7 @@ def test_a_cache_of_another_vocabulary_is_refused(prepared, tmp_path):
         **{
             "data.source": "cache",
             "data.paths": (str(prepared.train[0].path), str(other.train[0].path)),
-            "data.held_back_paths": (str(prepared.held_back.path),),
+            "data.validation_paths": (str(prepared.validation.path),),
         }
     )
     with pytest.raises(ValueError, match="the cache was made with vocabulary"):

@@ -67,7 +67,7 @@ def values_of(family, **model):
     values = config_lib.default_config(family)
     values.model.update(vocab_size=len(PIECES), **model)
     values.objective.update(name="text_to_text", label_smoothing=0.1)
-    values.data.update(source="windows", paths=("a",), held_back_paths=("b",))
+    values.data.update(source="windows", paths=("a",), validation_paths=("b",))
     values.data.update(format="text_to_text", vocab_size=len(PIECES))
     return values
 
@@ -197,7 +197,7 @@ def test_a_run_that_cannot_answer_is_refused_before_it_compiles(tmp_path):
     values = values_of(toy_seq2seq.NAME)
     values.data.update(
         paths=(str(tmp_path / "train"),),
-        held_back_paths=(str(tmp_path / "dev"),),
+        validation_paths=(str(tmp_path / "dev"),),
         input_length=12,
         target_length=6,
         input_options=options,
@@ -207,8 +207,8 @@ def test_a_run_that_cannot_answer_is_refused_before_it_compiles(tmp_path):
     batch = job.train_batch(0, np.arange(8))
     assert job.check_batch(batch) == []
     assert (batch["target_tokens"][:, 0] == PIECES.index("[CLS]")).all()
-    values.data.held_back_files = (str(tmp_path / "dev.jsonl"),)
+    values.data.validation_files = (str(tmp_path / "dev.jsonl"),)
     with pytest.raises(
-        ValueError, match="data.held_back_files are to be answered, but"
+        ValueError, match="data.validation_files are to be answered, but"
     ):
         make(config_lib.from_config_dict(values), tmp_path)

@@ -213,7 +213,7 @@ def test_a_label_that_was_never_seen_is_refused_before_any_work(run, tmp_path):
 def test_other_labels_than_those_of_the_run_are_refused(run, tmp_path, capsys):
     prepared(run, write_csv(tmp_path / "train.csv", rows(6, 0)))
     prepared(run, write_csv(tmp_path / "dev.csv", rows(2, 1)), out="dev")
-    config = config_of("prepared=prepared,tiny,held_back=dev")
+    config = config_of("prepared=prepared,tiny,validation=dev")
     with pytest.raises(
         errors.UserError, match="dev was prepared with .*blue.*red, fish"
     ):

@@ -11,7 +11,7 @@ from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks.classification import Record, features, structured
 from etc_jax.tasks.classification.explained import documents_of
-from etc_jax.tasks.classification.inputs import kept_tokens, whole_length
+from etc_jax.tasks.classification.inputs import kept_tokens, record_length
 
 FIRST, SECOND = "the old mill stands.", "it is old. it is the mill."
 
@@ -46,7 +46,7 @@ def test_berts_texts_have_types_and_robertas_two_separators():
         "</s>",
     ]
     assert not found.types.any()
-    assert whole_length(record("the cat", "the"), roberta) == 7
+    assert record_length(record("the cat", "the"), roberta) == 7
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,10 @@ def test_one_label_may_be_there_or_not():
 def test_what_follows_from_the_options_is_put_back_with_them():
     task = find_task("classification")
     several = task.with_options({"labels": ("a", "b"), "multi_label": True})
-    assert (several.learner, several.measure) == ("label_sets", "micro_f1")
+    assert (several.learner, several.metric) == ("label_sets", "micro_f1")
     assert several.classes == ("a", "b") and several.no_answer == []
     again = several.with_options({"multi_label": False})
-    for name in ("learner", "measure", "no_answer", "decode", "gold_outputs"):
+    for name in ("learner", "metric", "no_answer", "decode", "gold_outputs"):
         assert getattr(again, name) == getattr(task, name)
 
 

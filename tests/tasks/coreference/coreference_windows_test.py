@@ -11,7 +11,11 @@ from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.decoding import decode_each
 from etc_jax.tasks.coreference.explained import explain, pool_explained
-from etc_jax.tasks.coreference.windows import CoreferenceOptions, features, whole_length
+from etc_jax.tasks.coreference.windows import (
+    CoreferenceOptions,
+    features,
+    record_length,
+)
 
 WIDE = SequenceSizes(40, 1)
 
@@ -173,4 +177,4 @@ def test_what_does_not_fit_is_named(record):
 def test_the_length_of_a_whole_document_is_that_of_its_window(record):
     [window] = windows_of(record)
     tokens = np.count_nonzero(window.example_ids)
-    assert whole_length(record, tokenizer()) == tokens
+    assert record_length(record, tokenizer()) == tokens

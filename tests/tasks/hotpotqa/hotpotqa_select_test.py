@@ -63,7 +63,7 @@ def model():
     values["data"] |= {
         "source": "windows",
         "paths": ("train",),
-        "held_back_paths": ("dev",),
+        "validation_paths": ("dev",),
         "vocab_size": tokenizer.vocab_size,
         "input_length": SIZES.input_length,
         "global_length": SIZES.global_length,

@@ -233,7 +233,7 @@ def test_sizes_and_strides_are_those_of_the_paper():
 )
 def test_inputs_of_the_configs_are_those_of_the_paper(module, arg, sizes, stride):
     values = module.get_config(arg)
-    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.data.update(paths=("train",), validation_paths=("dev",))
     values.checkpoint.init_from = "models/etc"
     config = config_lib.from_config_dict(values)
     assert StructuredSizes(config.data.long_length, config.data.global_length) == sizes

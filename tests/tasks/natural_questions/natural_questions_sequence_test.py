@@ -158,5 +158,5 @@ def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
         folder=tmp_path,
         capsys=capsys,
     )
-    assert scores["metrics"][TASK.measure] == 1.0
+    assert scores["metrics"][TASK.metric] == 1.0
     assert all(a["answer"] for a in answers)

@@ -195,7 +195,7 @@ def test_blocks_that_do_not_go_with_the_sizes_are_refused():
 
 def config_of(arg, **objective):
     values = etc_base_openkp.get_config(arg)
-    values.data.update(paths=("train",), held_back_paths=("dev",))
+    values.data.update(paths=("train",), validation_paths=("dev",))
     values.checkpoint.init_from = "models/etc"
     values.objective.update(objective)
     return config_lib.from_config_dict(values)

@@ -75,7 +75,7 @@ def test_words_have_the_pieces_that_they_have_in_running_text():
     assert byte_bpe().pieces(made.tokens[:5]) == pieces
     assert made.words == ("the", "cat", "cat")
     assert made.example_ids.sum() == 5
-    assert TASK.whole_length(got, byte_bpe()) == 5
+    assert TASK.record_length(got, byte_bpe()) == 5
 
 
 @pytest.mark.parametrize("pieces, elements", [(15, 4), (14, 3), (12, 3), (11, 2)])
@@ -90,7 +90,7 @@ def test_whole_elements_are_taken_while_there_is_room(pieces, elements):
 def test_a_whole_page_has_the_tokens_that_it_says():
     made = window()
     used = int(made.example_ids.sum())
-    assert TASK.whole_length(made.record, tokenizer()) == used == 17
+    assert TASK.record_length(made.record, tokenizer()) == used == 17
 
 
 def test_what_cannot_be_an_input_is_named():
@@ -215,7 +215,7 @@ def test_options_of_looks_are_for_structured_inputs_alone():
     values = config_lib.default_config("bert")
     values.objective.name = "openkp"
     values.objective.keyphrase_loss = "best"
-    values.data.update(source="windows", paths=("train",), held_back_paths=("dev",))
+    values.data.update(source="windows", paths=("train",), validation_paths=("dev",))
     config = config_lib.from_config_dict(values)
     section = section_of("openkp", "sequence")
     assert config.objective == section("openkp", keyphrase_loss="best")

@@ -54,10 +54,10 @@ def test_documents_keep_paragraphs_sentences_and_tokens(
     sio, tokenizer, registered, name
 ):
     documents = read(sio, name)
-    if name == "wikipedia":  # the first hundredth is held back
-        held_back = read(sio, name, "validation")
-        assert len(held_back) == 2
-        documents += held_back
+    if name == "wikipedia":  # the first hundredth is kept for validation
+        validation = read(sio, name, "validation")
+        assert len(validation) == 2
+        documents += validation
     assert documents[0].tokens.dtype == documents[0].sentence_lengths.dtype == np.int32
     assert documents[0].word_starts.dtype == bool
     # TFDS stores examples in an order of its own.

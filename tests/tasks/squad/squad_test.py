@@ -31,7 +31,7 @@ def test_the_input_is_that_of_t5_and_the_target_the_first_answer():
     [window] = TASK.features(record(), tokenizer, TextToTextSizes(80, 8))
     assert window.unusable is None
     assert written_text(window.target_tokens, tokenizer) == "ann lee"
-    assert TASK.whole_length(record(), tokenizer) == window.input_example_ids.sum()
+    assert TASK.record_length(record(), tokenizer) == window.input_example_ids.sum()
 
 
 def test_any_answer_is_right_and_a_question_without_one_is_wrong():

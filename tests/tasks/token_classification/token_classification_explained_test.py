@@ -77,9 +77,9 @@ def test_a_text_is_answered_with_spans_of_characters():
 # --- files with predictions -----------------------------------------------------------
 
 
-def in_own_form(path, content, **options):
+def in_input_layout(path, content, **options):
     task = DATA_SET.in_format().with_options(options)
-    return "".join(task.in_own_form(path, content))
+    return "".join(task.in_input_layout(path, content))
 
 
 def test_columns_have_one_more_and_all_else_stays(tmp_path):
@@ -93,11 +93,11 @@ def test_columns_have_one_more_and_all_else_stays(tmp_path):
         "-DOCSTART- X O\n\nAnn\tX\tO\tB-per\n# a = b\nLee O O I-per\n\n\n"
         "-DOCSTART- X O\n\nit O O _\n"
     )
-    assert in_own_form(path, content) == want
+    assert in_input_layout(path, content) == want
     # Sentences are records: others have the tags then.
     content = [{"id": f"a.conll.gz:{i}", "tags": [[x] * 2]} for i, x in ((1, "x"),)]
     content += [{"id": "a.conll.gz:2", "tags": [["y"]]}]
-    got = in_own_form(path, content, unit="sentence").splitlines()
+    got = in_input_layout(path, content, unit="sentence").splitlines()
     assert [line[-1] for line in (got[2], got[4], got[-1])] == ["x", "x", "y"]
 
 
@@ -118,7 +118,7 @@ def test_lines_of_json_have_what_they_had_and_the_tags(tmp_path):
         {"id": "c", "tags": [["B-per", "I-per", "O", "O"]]},
         {"id": "d", "tags": []},
     ]
-    got = [json.loads(line) for line in in_own_form(path, content).splitlines()]
+    got = [json.loads(line) for line in in_input_layout(path, content).splitlines()]
     more = [
         {"predicted_tags": ["B-per", "I-per"]},
         {"predicted_tags": [["O"], [], ["B-t"]]},

@@ -215,8 +215,8 @@ def test_tags_and_scheme_are_found_in_the_files(tmp_path):
     )
     plain = completed(written(tmp_path, CONLL), tag_column="2")
     assert (plain.scheme, plain.labels) == ("plain", ("NN", "NNP"))
-    assert plain.task_fields()["measure"] == "accuracy"
-    assert got.task_fields()["measure"] == "f1"
+    assert plain.task_fields()["metric"] == "accuracy"
+    assert got.task_fields()["metric"] == "f1"
     # What is completed already stays as it is.
     assert got.completed([written(tmp_path, CONLL)]) == got
 

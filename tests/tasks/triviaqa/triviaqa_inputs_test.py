@@ -172,7 +172,7 @@ def test_names_are_compared_as_the_official_measure_does(text, name, found):
 
 
 def test_a_name_that_no_run_of_pieces_spells_is_no_label():
-    # To this vocabulary the word is one unknown piece, to the measure it is two words.
+    # To this vocabulary the word is one unknown piece, to the metric it is two words.
     text = "old lee´s mill"
     assert tokenizer().pieces(window(record(text)).tokens[8:9]) == ["[UNK]"]
     assert said(window(record(text, names=["lee"]))) == []

@@ -80,7 +80,7 @@ def test_the_web_track_has_a_record_for_each_document(tmp_path):
         f"tc_1--{LEE}",
         "tc_1--1/1_2.txt",
     ]
-    # The keys of the official measure, in its order.
+    # The keys of the official metric, in its order.
     assert [r.id for r in got] == list(scoring.truths_of(json.loads(path.read_text())))
     assert [len(r.documents) for r in got] == [1, 1, 1]
     assert got[2].documents[0].text == "Mills of the world."

@@ -164,7 +164,7 @@ def test_what_cannot_be_an_input_is_named():
 def test_a_whole_record_has_the_tokens_that_it_says():
     made = window()
     used = int(made.structure.long_example_ids.sum())
-    assert TASK.whole_length(record(), tokenizer()) == used
+    assert TASK.record_length(record(), tokenizer()) == used
 
 
 # --- what learns it -------------------------------------------------------------------

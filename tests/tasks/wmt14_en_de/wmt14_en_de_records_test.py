@@ -185,7 +185,7 @@ def test_an_empty_sentence_is_translated_by_nothing_and_counts(tmp_path):
     found = summarised(task, [tmp_path / "dev.en"])
     assert found.ids == ("dev:1", "dev:2") and found.unreadable == 0
     [first, _] = task.read([tmp_path / "dev.en"], None)
-    for make in (task.features, task.whole_length):
+    for make in (task.features, task.record_length):
         with pytest.raises(BadRecordError, match="no text"):
             make(first, multihop_samples.tokenizer())
     given = {"dev:1": task.no_answer, "dev:2": "drei vier eins acht"}

@@ -28,9 +28,9 @@ def test_a_picture_has_loss_scores_and_learning_rate(tmp_path, monkeypatch):
         for ax in drawn[0].axes
     }
     assert list(panels) == ["loss", "mlm accuracy", "official f1", "learning rate"]
-    assert panels["loss"].keys() == {"training", "held back"}
+    assert panels["loss"].keys() == {"training", "validation"}
     assert panels["loss"]["training"][::2].tolist() == [[1, 3.0], [3, 2.0]]
-    assert panels["official f1"].keys() == {"held back"}
+    assert panels["official f1"].keys() == {"validation"}
     assert panels["learning rate"]["training"][:, 1].tolist() == [1, 2, 1]
 
 

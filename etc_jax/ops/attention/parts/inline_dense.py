@@ -38,7 +38,7 @@ def attend(
     causal,
     example_ids,
     globals_,
-    beside,
+    side_keys,
     offsets,
     bias,
     scale,
@@ -55,7 +55,7 @@ def attend(
       causal: no key after the query.
       example_ids: int `[b, n]`.
       globals_: `sliding_window.Globals` or None.
-      beside: `sliding_window.Beside` or None.
+      side_keys: `sliding_window.SideKeys` or None.
       offsets: `LabelTable` by offset, or None.
       bias: function of offsets, or None.
       scale: of the products.
@@ -92,22 +92,22 @@ def attend(
         label = jnp.broadcast_to(label[None], (*t.shape[:-1], n))
         logits = jnp.take_along_axis(t, label, axis=-1) * scale
         pairs = logits if pairs is None else logits + pairs
-    if beside is not None:
+    if side_keys is not None:
         # Keys after those of the sequence: [b, h, n, n + g].
         side_mask = seen(
-            example_ids, beside.example_ids, jnp.full((b, n), n), causal=False
+            example_ids, side_keys.example_ids, jnp.full((b, n), n), causal=False
         )
         side_mask = jnp.broadcast_to(
             side_mask[:, None], (b, mask.shape[1], *side_mask.shape[1:])
         )
         mask = jnp.concatenate([mask, side_mask], axis=-1)
         # [b, h or 1, g, n] -> [b, h or 1, n, g].
-        side = jnp.swapaxes(beside.bias.of(0, n), 2, 3)
+        side = jnp.swapaxes(side_keys.bias.of(0, n), 2, 3)
         lead = (b, max(side.shape[1], pairs.shape[1]))
         pairs = [jnp.broadcast_to(x, (*lead, *x.shape[2:])) for x in (pairs, side)]
         pairs = jnp.concatenate(pairs, axis=-1)
-        key = jnp.concatenate([key, beside.key], axis=1)
-        value = jnp.concatenate([value, beside.value], axis=1)
+        key = jnp.concatenate([key, side_keys.key], axis=1)
+        value = jnp.concatenate([value, side_keys.value], axis=1)
     of_windows, of_globals = dropout.split()
     out = dense.attend(
         query, key, value, mask, pairs, scale=scale, dropout=of_windows.dense()

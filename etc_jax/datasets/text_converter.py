@@ -12,7 +12,7 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
-from etc_jax.datasets.task import Form
+from etc_jax.datasets.task import FeatureConverter
 from etc_jax.formats.sequence import refuse_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
 
@@ -28,7 +28,7 @@ WORDING = Wording(
 
 _WHY = "a text is to be written, and models that read inputs so only choose"
 ONLY_WRITTEN = {"structured": _WHY, "sequence": _WHY}
-"""`DataSet.absent` of a data set that has no other form."""
+"""`DataSet.absent` of a data set that has no other converter."""
 
 
 def _itself(record: Pair) -> Pair:
@@ -39,7 +39,7 @@ def _input_of(record: Pair) -> tuple[str, ExplainedDocument]:
     return "", ExplainedDocument.of_text("Input", record.input)
 
 
-def make_text_form(
+def make_text_converter(
     name: str,
     *,
     sizes: TextToTextSizes,
@@ -47,20 +47,20 @@ def make_text_form(
     pair_of: Callable[[Any], Pair] = _itself,
     shown: Callable[[Any], tuple[str, ExplainedDocument]] = _input_of,
     wording: Wording = WORDING,
-) -> Form:
-    """The form of a data set in format text_to_text.
+) -> FeatureConverter:
+    """The converter of a data set in format text_to_text.
 
     Args:
       name: of the data set.
-      sizes: see `Form`.
-      options: see `Form`.
+      sizes: see `FeatureConverter`.
+      options: see `FeatureConverter`.
       pair_of: record -> what is read and what is to be written; by default records are
         such pairs.
       shown: record -> (question, document), for readers; by default the input.
       wording: for readers.
     """
     texts = _Texts(name, sizes, options, pair_of, shown, wording)
-    return Form(
+    return FeatureConverter(
         learner="text",
         sizes=sizes,
         features=texts.features,
@@ -68,13 +68,13 @@ def make_text_form(
         decode=texts.decode,
         explain=texts.explain,
         gold_outputs=texts.gold_outputs,
-        whole_length=texts.whole_length,
+        record_length=texts.record_length,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Texts:
-    """The functions of a `Form`; see `make_text_form`."""
+    """The functions of a `FeatureConverter`; see `make_text_converter`."""
 
     name: str
     sizes: TextToTextSizes
@@ -120,7 +120,8 @@ class _Texts:
         windows: Sequence[TextToTextWindow],
         settings: Sequence[None] = (None,),
     ) -> list[list[str]]:
-        """Written texts, str `[b]`, without space around them; see `Form.decode`."""
+        """Written texts, str `[b]`, without space around them; see
+        `FeatureConverter.decode`."""
         del windows
         return [[text.strip()] * len(settings) for text in texts]
 
@@ -158,7 +159,7 @@ class _Texts:
             raise ValueError(f"{lacking[0]!r} has no target")
         return np.array([pair.target for pair in pairs], dtype=object)
 
-    def whole_length(
+    def record_length(
         self, record: Any, tokenizer: Tokenizer, options: PairOptions | None = None
     ) -> int:
         """Tokens of an input if nothing of it is cut off, with its end token.

@@ -21,8 +21,8 @@ import numpy as np
 
 from etc_jax.datasets.explained import ExplainedDocument, Wording
 from etc_jax.datasets.pairs import Pair, PairOptions
-from etc_jax.datasets.task import Form
-from etc_jax.datasets.text_form import make_text_form
+from etc_jax.datasets.task import FeatureConverter
+from etc_jax.datasets.text_converter import make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow
 from etc_jax.tasks.multiple_choice.decoding import option_of_text
 from etc_jax.tasks.multiple_choice.records import ChoiceColumns, Record
@@ -73,9 +73,9 @@ def _decode(
     ]
 
 
-def make_form() -> Form:
-    """The form in format text_to_text."""
-    form = make_text_form(
+def make_converter() -> FeatureConverter:
+    """The converter of format text_to_text."""
+    converter = make_text_converter(
         "multiple_choice",
         sizes=SIZES,
         options=ChoiceTextOptions(),
@@ -83,4 +83,4 @@ def make_form() -> Form:
         shown=_shown,
         wording=Wording(support="", legend="", side_by_side=True),
     )
-    return dataclasses.replace(form, decode=_decode)
+    return dataclasses.replace(converter, decode=_decode)

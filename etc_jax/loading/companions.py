@@ -15,7 +15,7 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Beside:
+class Companions:
     """What goes with a model wherever it is written.
 
     Attributes:

@@ -12,7 +12,7 @@ from etc_jax.cli import evaluate
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.prediction.held_back import OfficialScore
+from etc_jax.prediction.validation import OfficialScore
 from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight.plan import on_mesh
@@ -31,19 +31,19 @@ def official(folder, run, file, step=None):
 
 
 @pytest.mark.parametrize(
-    "name, measure",
+    "name, metric",
     [
         ("openkp", "official_F1@3"),
         ("natural_questions", "official_average-f1"),
     ],
 )
 @pytest.mark.full(but=["natural_questions*"])
-def test_figures_on_a_mesh_are_those_of_the_command_line(name, measure, tmp_path):
+def test_figures_on_a_mesh_are_those_of_the_command_line(name, metric, tmp_path):
     records = finetuned_run.records(name, COUNT)
     file = finetuned_run.write_records(tmp_path, name, records)
     size = finetuned_run.tokenizer(name).vocab_size
     config = finetuned_run.config(
-        name, data__held_back_files=(file,), model__vocab_size=size + size % 2
+        name, data__validation_files=(file,), model__vocab_size=size + size % 2
     )
     run = finetuned_run.save_run(tmp_path / "run", config)
     mesh = make_mesh(MeshConfig(data=4, tensor=2))
@@ -54,7 +54,7 @@ def test_figures_on_a_mesh_are_those_of_the_command_line(name, measure, tmp_path
         got = score(params)
         assert score(params, should_stop=lambda: True) is None
     assert tuple(got) == score.metric_names
-    assert measure in got
+    assert metric in got
     assert got == pytest.approx(official(tmp_path / "out", run, file), abs=1e-6)
 
 
@@ -81,8 +81,8 @@ def hotpot(tmp_path_factory):
     config = finetuned_run.config(
         name,
         data__paths=cache,
-        data__held_back_paths=cache,
-        data__held_back_files=(file,),
+        data__validation_paths=cache,
+        data__validation_files=(file,),
         optimizer__learning_rate=0.05,
         train__num_steps=4,
         train__batch_size=8,
@@ -101,7 +101,7 @@ def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
     config, given = hotpot
     # Named as a user does, who may edit it between a stop and the same command.
     file = shutil.copy(given, tmp_path / "dev.json")
-    data = dataclasses.replace(config.data, held_back_files=(str(file),))
+    data = dataclasses.replace(config.data, validation_files=(str(file),))
     config, run = dataclasses.replace(config, data=data), tmp_path / "run"
     train_and_evaluate(config, run)
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
@@ -120,7 +120,7 @@ def test_the_best_checkpoint_is_that_of_the_official_figure(hotpot, tmp_path):
 
 
 def without_files(config):
-    data = dataclasses.replace(config.data, held_back_files=())
+    data = dataclasses.replace(config.data, validation_files=())
     return dataclasses.replace(config, data=data)
 
 
@@ -136,6 +136,6 @@ def test_files_without_gold_answers_are_refused(hotpot, tmp_path):
     for value in values:
         del value["answer"], value["supporting_facts"]
     file = finetuned_run.write_records(tmp_path, "hotpotqa", values)
-    data = dataclasses.replace(config.data, held_back_files=(file,))
+    data = dataclasses.replace(config.data, validation_files=(file,))
     with pytest.raises(UserError, match="have no gold answers, so there is nothing"):
         train_and_evaluate(dataclasses.replace(config, data=data), tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The official metrics of a model while it is trained: `data.held_back_files`.
+"""The official metrics of a model while it is trained: `data.validation_files`.
 
 The records of the files go the way of `etc-jax evaluate`, from their text to the
 official score, through the parameters as they lie on the run's mesh. Every process
@@ -46,7 +46,7 @@ class _Stopped(Exception):
     """The run is to end: the evaluation is given up."""
 
 
-@registry.register("held_back_score", "official")
+@registry.register("validation_score", "official")
 class OfficialScore:
     """The official metrics of the records of some files.
 
@@ -59,7 +59,7 @@ class OfficialScore:
         """Reads the files once.
 
         Args:
-          config: of the run; `data.held_back_files` are read.
+          config: of the run; `data.validation_files` are read.
           tokenizer: of its data.
 
         Raises:
@@ -68,12 +68,13 @@ class OfficialScore:
         """
         self._config, self._tokenizer = config, tokenizer
         self._task = task_of(config)
-        self._files = config.data.held_back_files
+        self._files = config.data.validation_files
         self._summary = summarised(self._task, self._files)
         if self._summary.gold is None:
             raise UserError(
-                f"data.held_back_files: {', '.join(self._files)} have no gold answers, "
-                "so there is nothing to score by; name files of development data"
+                f"data.validation_files: {', '.join(self._files)} have no gold "
+                "answers, so there is nothing to score by; name files of development "
+                "data"
             )
         read = self._task.all_read(self._files)
         sha256 = zip(read, self._summary.sha256, strict=True)
