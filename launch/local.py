@@ -254,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         devices_per_process=args.devices_per_process,
         port=_free_port(),
     )
-    command = [sys.executable, "-m", "etc_jax.cli.train", *args.arguments]
+    command = [sys.executable, "-m", "etc_jax", "train", *args.arguments]
     return run(command, environs, grace_secs=args.grace_secs)
 
 

@@ -90,7 +90,7 @@ def run(command: Sequence[str], workdir: Workdir, questions: Questions | None) -
 
 def _plan(args: argparse.Namespace, rest: Sequence[str]):
     """(command that pre-trains, its folder, what comes after it)."""
-    command = [sys.executable, "-m", "etc_jax.cli.train", f"--config={args.config}"]
+    command = [sys.executable, "-m", "etc_jax", "train", f"--config={args.config}"]
     command += [f"--workdir={args.workdir}"]
     command += [x for x in rest if x.startswith(_PRETRAINING)]
     workdir = Workdir(args.workdir)

@@ -159,7 +159,7 @@ class Questions:
 
     def _make_up(self, split: str) -> list[str]:
         return [
-            *_command("etc_jax.tasks.synthetic"),
+            *_command("synthetic"),
             "--task=teachers",
             f"--count={COUNTS[split]}",
             f"--seed={_SEEDS[split]}",
@@ -169,7 +169,7 @@ class Questions:
     def _prepare(self, split: str) -> list[str]:
         data = quickstart_wikihop.get_config().data
         return [
-            *_command("etc_jax.cli.prepare"),
+            *_command("prepare"),
             "--task=wikihop",
             f"--tokenizer={self.pretraining.folder / TOKENIZER}",
             f"--out={self.cache(split)}",
@@ -188,7 +188,7 @@ class Questions:
         if vocab_size != fields()["data.vocab_size"]:
             values |= {"data.vocab_size": vocab_size, "model.vocab_size": vocab_size}
         return [
-            *_command("etc_jax.cli.train"),
+            *_command("train"),
             f"--config={CONFIG}:{RUNS[name]}".removesuffix(":"),
             f"--workdir={self.folder / name}",
             *(f"--config.{path}={value}" for path, value in values.items()),
@@ -197,7 +197,7 @@ class Questions:
 
     def _evaluate(self, name: str) -> list[str]:
         return [
-            *_command("etc_jax.cli.evaluate"),
+            *_command("evaluate"),
             f"--model={self.folder / name}",
             f"--out={self.folder / name / _EVALUATION}",
             "--workers=0",
@@ -206,12 +206,12 @@ class Questions:
 
     def _predict(self) -> list[str]:
         return [
-            *_command("etc_jax.cli.predict"),
+            *_command("predict"),
             f"--model={self.folder / 'structured'}",
             f"--html={self.page}",
             str(self.raw("shown")),
         ]
 
 
-def _command(module: str) -> list[str]:
-    return [sys.executable, "-m", module]
+def _command(name: str) -> list[str]:
+    return [sys.executable, "-m", "etc_jax", name]

@@ -209,7 +209,7 @@ def convert(*argv: str) -> None:
     Raises:
       RunError: if it refuses, which says why.
     """
-    command = [sys.executable, "-m", "etc_jax.cli.convert", *argv]
+    command = [sys.executable, "-m", "etc_jax", "convert", *argv]
     if code := subprocess.run(command).returncode:
         raise RunError(f"etc_jax.cli.convert {argv[0]} ended with {code}; see above")
 

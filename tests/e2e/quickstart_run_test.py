@@ -33,7 +33,7 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
         "schedule.warmup_steps": 20,
     }
     config = {**SMALL, **lengths, "data.cache_dir": cache_dir}
-    argv = [f"--config={ROOT / 'etc_jax/configs' / 'quickstart.py'}"]
+    argv = ["--config=quickstart"]
     argv += [f"--workdir={tmp_path / 'run'}", "--pretrain_only"]
     argv += [f"--config.{path}={value}" for path, value in config.items()]
 

@@ -51,13 +51,13 @@ COMMAND = """
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(json.dumps(value))
 
-    if module == "etc_jax.tasks.synthetic":
+    if module == "synthetic":
         record = {"query": "teacher ann lee", "answer": "Mask1"}
         count = int(given["--count"])
         write(given["--out"], [{"id": f"r{i}", **record} for i in range(min(count, 5))])
-    elif module == "etc_jax.cli.prepare":
+    elif module == "prepare":
         write(given["--out"] + "/header.json", {})
-    elif module == "etc_jax.cli.train":
+    elif module == "train":
         folder = pathlib.Path(given["--workdir"])
         train = {"num_steps": 20, "batch_size": 16}
         model = {"num_layers": 2, "embed_dim": 64}
@@ -65,7 +65,7 @@ COMMAND = """
         line = {"kind": "train", "step": 20, "tokens_per_s": 800.0, "accuracy": 0.75}
         (folder / "metrics.jsonl").write_text(json.dumps(line) + "\\n")
         write(folder / "last_checkpoint.json", {"step": 20})
-    elif module == "etc_jax.cli.evaluate":
+    elif module == "evaluate":
         out, right = pathlib.Path(given["--out"]), "structured" in given["--model"]
         answer = "Mask1" if right else "Mask2"
         write(out / "predictions.json", {f"r{i}": answer for i in range(5)})
@@ -75,10 +75,10 @@ COMMAND = """
         pathlib.Path(given["--html"]).write_text("a page")
 """
 STAGES = [
-    *["etc_jax.tasks.synthetic"] * 3,
-    *["etc_jax.cli.prepare"] * 2,
-    *["etc_jax.cli.train", "etc_jax.cli.evaluate"] * 2,
-    "etc_jax.cli.predict",
+    *["synthetic"] * 3,
+    *["prepare"] * 2,
+    *["train", "evaluate"] * 2,
+    "predict",
 ]
 
 
@@ -126,7 +126,7 @@ def test_stages_follow_each_other_and_are_not_repeated(questions):
 
 def test_both_runs_differ_in_structure_alone(questions):
     questions.run()
-    structured, flat = map(set, arguments_of("etc_jax.cli.train"))
+    structured, flat = map(set, arguments_of("train"))
     config = "--config=quickstart_wikihop"
     folder = questions.folder
     assert structured - flat == {config, f"--workdir={folder / 'structured'}"}
@@ -145,7 +145,7 @@ def test_another_vocabulary_reaches_both_runs(questions):
     record = questions.pretraining.folder / "run.json"
     record.write_text(json.dumps({"config": config}))
     questions.run()
-    for arguments in arguments_of("etc_jax.cli.train"):
+    for arguments in arguments_of("train"):
         sizes = [x for x in arguments if "vocab_size" in x]
         assert sizes == [
             "--config.data.vocab_size=480",
@@ -173,7 +173,7 @@ def test_after_a_failure_the_stages_before_are_not_repeated(questions, stage):
     assert modules() == before + STAGES[STAGES.index(stage) :]
 
 
-@pytest.mark.parametrize("stage", ["etc_jax.cli.prepare", "etc_jax.cli.evaluate"])
+@pytest.mark.parametrize("stage", ["prepare", "evaluate"])
 def test_an_interrupted_stage_ends_and_is_begun_again(questions, stage, monkeypatch):
     fault = pathlib.Path(f"WAIT-{stage}")
     fault.touch()
@@ -202,7 +202,7 @@ def test_a_run_whose_evaluation_is_missing_is_not_trained_again(questions):
     questions.run()
     shutil.rmtree(questions.folder / "flat" / "dev")
     questions.run()
-    assert modules() == [*STAGES, "etc_jax.cli.evaluate"]
+    assert modules() == [*STAGES, "evaluate"]
 
 
 # --- report ---------------------------------------------------------------------------

@@ -377,7 +377,8 @@ def test_overrides_and_files_reach_the_commands_that_they_are_for(planned):
     )
     assert command[1:] == [
         "-m",
-        "etc_jax.cli.train",
+        "etc_jax",
+        "train",
         "--config=c.py:tiny",
         "--workdir=w",
         "--config.train.num_steps=7",

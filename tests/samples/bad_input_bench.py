@@ -121,7 +121,7 @@ class Bench:
         return self.text(
             data__source="cache",
             data__paths=paths,
-            data__validation_paths=(str(found.parent / "validation"),),
+            data__validation_paths=(str(found.parent / "held_back"),),
         )
 
 

@@ -283,7 +283,9 @@ def tied_loss(params, ids):
 @pytest.mark.parametrize(
     "table_spec, complains", [(None, False), (P(None, ("tensor", "fsdp")), True)]
 )
-def test_token_table_needs_no_full_rematerialization(capfd, table_spec, complains):
+def test_token_table_needs_no_full_rematerialization(
+    capfd, compiled_anew, table_spec, complains
+):
     # The second case shows that XLA's complaint is seen: whole rows, columns over both
     # axes. (Rows over tensor, columns over fsdp: jax 0.10 complains, 0.11 does not.)
     mesh = make_mesh(SPLIT)

@@ -82,9 +82,9 @@ def test_what_differs_is_named(then, now, message):
 def test_files_for_scores_may_be_others_but_not_edited():
     def check(then, now):
         saved = {"step": 3, "inputs": {}, **then}
-        fingerprints.check_same(saved, {"inputs": {}, "validation_files": now})
+        fingerprints.check_same(saved, {"inputs": {}, "held_back_files": now})
 
-    first = {"validation_files": {"dev": "1" * 64, "test": "3" * 64}}
+    first = {"held_back_files": {"dev": "1" * 64, "test": "3" * 64}}
     check({}, {"dev": "2" * 64})  # an earlier version had no digests of them
     check(first, {"dev": "1" * 64, "other": "2" * 64})
     with pytest.raises(

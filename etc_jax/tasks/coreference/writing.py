@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code, 2 for bad input."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument(
-        "--predictions", required=True, type=INPUT, help="file of etc_jax.cli.evaluate"
+        "--predictions", required=True, type=INPUT, help="what etc-jax evaluate wrote"
     )
     parser.add_argument(
         "--out", required=True, type=OUTPUT, help="response file to write"

@@ -151,7 +151,7 @@ def test_padding_is_after_and_no_span(record):
         assert array.shape == (30,) and not array[21:].any()
     with pytest.raises(ValueError, match="21 candidates, expected at most 20"):
         found.padded(20)
-    with pytest.raises(ValueError, match="max_width=0"):
+    with pytest.raises(ValueError, match="max_width is 0; expected 1 or more"):
         features(record, tokenizer(), sizes(11)).candidates(0, max_tokens=9)
 
 

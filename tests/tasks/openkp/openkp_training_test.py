@@ -62,7 +62,7 @@ def inputs(windows):
 def descent(windows):
     """(first state, function of a step of either loss): compiled once."""
     x, labels = inputs(windows), batch(windows)[3]
-    rest = {"places": ngram_mask(num_words(x[3]), len(windows[0].tokens.long))}
+    rest = {"allowed": ngram_mask(num_words(x[3]), len(windows[0].tokens.long))}
     ones = jnp.ones(len(windows))
 
     def loss(params, best_share):

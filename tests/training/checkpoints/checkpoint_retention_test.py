@@ -119,7 +119,11 @@ def test_a_figure_that_no_evaluation_gives_is_refused(tmp_path):
             "checkpoint.every_steps",
             "is 4, not a multiple of train.eval_every_steps = 6.*nearest valid: 6",
         ),
-        ({"checkpoint__best_is": "best"}, "checkpoint.best_is", "'lowest', 'highest'"),
+        (
+            {"checkpoint__best_is": "best"},
+            "checkpoint.best_is",
+            "expected one of lowest, highest",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes, path, message):
