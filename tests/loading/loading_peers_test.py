@@ -160,11 +160,11 @@ def test_blanks_are_filled_as_by_transformers(
         "input_of",
         lambda *given: read.append(input_of(*given)) or read[-1],
     )
-    monkeypatch.setattr(text_writer, "written_text", lambda ids, _: ids.tolist())
+    monkeypatch.setattr(text_writer, "written_text", lambda ids, _: str(ids.tolist()))
     [got] = ours.generate([text], num_tokens=8, special_tokens_in_text=True)
     [one] = read
     assert one.ids.tolist() == given.input_ids[0].tolist()
-    assert len(got) > 1 and got == want[0, 1:].tolist()
+    assert len(want[0]) > 2 and got == str(want[0, 1:].tolist())
 
 
 def test_what_is_saved_is_read_by_transformers(folder, tmp_path):
