@@ -119,8 +119,12 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """One more than there are cores: some wait for disks and other processes."""
-    return cores.available() + 1
+    """One more than there are cores: some wait for disks and other processes.
+
+    A worker holds up to 6 GB by its end, most of it programs.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(cores.available() + 1, memory // 6_000_000_000))
 
 
 @pytest.hookimpl(wrapper=True)
