@@ -399,12 +399,15 @@ def sweep(setting: FinetuningRecipe, **grid: tuple) -> Iterator[FinetuningRecipe
         yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
 
 
-def given_values(arg: str, *allowed: str) -> tuple[str, dict[str, str]]:
+def given_values(
+    arg: str, *allowed: str, renamed: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, str]]:
     """The values in the argument of a config file, such as `windows=10`, taken out.
 
     Args:
       arg: names joined by commas, some of which may be NAME=VALUE.
       *allowed: names that may have a value.
+      renamed: names of earlier versions -> those of today.
 
     Returns:
       (the other names, {name: value}).
@@ -418,6 +421,7 @@ def given_values(arg: str, *allowed: str) -> tuple[str, dict[str, str]]:
         if not sign:
             names.append(text)
             continue
+        name = (renamed or {}).get(name, name)
         if name not in allowed or name in values or not value:
             raise ValueError(
                 f"{text!r} in {arg!r}; expected one value each of "

@@ -103,10 +103,9 @@ def config_of_variants(
       ValueError: if a variant or value is not known, or does not go with the others.
       OSError: if a folder is not there.
     """
-    # Its name in earlier versions.
-    arg = arg.replace("held_back=", "validation=")
     names, values = recipes.given_values(
-        arg, "prepared", "dev", "validation", "from", "epochs", *more
+        *(arg, "prepared", "dev", "validation", "from", "epochs", *more),
+        renamed={"held_back": "validation"},
     )
     families = tuple(x for x in FAMILIES if x != ETC or etc_lengths is not None)
     chosen = config_lib.variants(names, families, ("tiny",))

@@ -268,3 +268,16 @@ def test_fields_of_earlier_versions_are_read(tmp_path):
     for name in ("held_back_paths", "validation_paths"):
         data = config_flag.read(str(file), [f"--config.data.{name}=('b',)"]).data
         assert data.validation_paths == ("b",) and "held_back_paths" not in data
+
+
+@pytest.mark.parametrize(
+    "arg, message",
+    [
+        ("held_back=a", "validation= needs prepared=FOLDER beside it"),
+        ("held_back=a,validation=b", "'validation=b' in .*; expected one value each"),
+        ("prepared=no/held_back=a", "no/held_back=a"),  # a folder keeps its name
+    ],
+)
+def test_a_value_of_a_variant_has_its_earlier_name_too(arg, message):
+    with pytest.raises(config_flag.ConfigFlagError, match=message):
+        config_flag.read(f"classification:{arg}")
