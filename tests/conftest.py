@@ -24,8 +24,8 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import tiers  # noqa: E402
+from compiled_anew import compiled_anew  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
-from jax.experimental.compilation_cache import compilation_cache  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
 from etc_jax.base import cores, registry  # noqa: E402
@@ -56,15 +56,11 @@ def caches_of_the_user(tmp_path_factory):
         yield
 
 
-@pytest.fixture
-def compiled_anew():
+@pytest.fixture(name="compiled_anew")
+def compiled_anew_fixture():
     """For tests of compiling itself: what others have compiled is not found."""
-    folder = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
-    yield
-    jax.config.update("jax_compilation_cache_dir", folder)
-    compilation_cache.reset_cache()
+    with compiled_anew():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

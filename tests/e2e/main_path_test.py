@@ -9,6 +9,7 @@ import signal
 import jax
 import numpy as np
 import pytest
+from compiled_anew import compiled_anew
 from main_path import (  # noqa: F401
     DROPOUT,
     MESH,
@@ -38,12 +39,16 @@ REMATERIALIZATION = "Involuntary full rematerialization"
 
 @contextlib.contextmanager
 def standard_error(path):
-    """Lets file descriptor 2 point at a file, where XLA's own messages go."""
+    """Lets file descriptor 2 point at a file, where XLA's own messages go.
+
+    It has none about what it finds compiled.
+    """
     saved = os.dup(2)
     with open(path, "wb") as file:
         os.dup2(file.fileno(), 2)
         try:
-            yield
+            with compiled_anew():
+                yield
         finally:
             os.dup2(saved, 2)
             os.close(saved)
