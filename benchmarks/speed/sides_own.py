@@ -14,11 +14,11 @@ from etc_jax.base.types import Rows
 from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
+from etc_jax.layers.patterns.block_sparse import BlockSparse
+from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.self_attention import (
-    AttentionWindow,
     SelfAttention,
     SequenceInputs,
-    Sparse,
 )
 from etc_jax.models.etc.body import STREAMS
 from etc_jax.structure import Rules, Structure
@@ -87,8 +87,8 @@ def encoder(weights: Weights, x: jax.Array, *, name: str, sizes: Sizes) -> jax.A
       sizes: of the problem.
     """
     is_longformer = name == "longformer"
-    sparse = Sparse(sizes.bigbird_block_size, sizes.bigbird_random_blocks)
-    pattern = AttentionWindow(sizes.radius) if is_longformer else sparse
+    sparse = BlockSparse(sizes.bigbird_block_size, sizes.bigbird_random_blocks)
+    pattern = SlidingWindow(sizes.radius) if is_longformer else sparse
     implementation = "dense" if name.endswith("_dense") else "auto"
 
     def attention(name: str) -> nn.Module:

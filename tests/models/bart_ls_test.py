@@ -15,7 +15,6 @@ from encoder_decoder_test import (
 )
 
 from etc_jax.layers.self_attention import SequenceInputs
-from etc_jax.models.encoder_decoder import flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
@@ -133,7 +132,7 @@ def test_useful_flops_count_pairs_one_by_one():
     seen = same | is_global[:, None] | is_global[None]
     for row, pairs in (("blocks", same.sum()), ("globals", seen.sum())):
         [pattern] = config_of(row).patterns
-        got = flops._own_pairs(pattern, config_of(row), SequenceInputs(ids))
+        got = pattern.visible_pairs(config_of(row), SequenceInputs(ids))
         assert got == pairs
 
 

@@ -12,7 +12,8 @@ from random_params import random_params
 
 from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
-from etc_jax.layers.self_attention import AttentionWindow, SelfAttention, SequenceInputs
+from etc_jax.layers.patterns.sliding_window import SlidingWindow
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
 from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.models.encoder.lm import EncoderForCausalLm
 
@@ -282,8 +283,7 @@ def test_relative_positions_are_those_of_transformer_xl():
         layer = SelfAttention(
             heads,
             size,
-            AttentionWindow(radius, steps, causal=True),
-            relative=True,
+            SlidingWindow(radius, steps, causal=True, relative=True),
             dtype=jnp.float64,
             param_dtype=jnp.float64,
         )

@@ -231,7 +231,7 @@ def test_pairs_of_windows_are_those_of_a_plain_loop():
                     expected += seen and row[i] == row[j] > 0
     inputs = SequenceInputs(ids, index)
     [pattern] = config.patterns
-    assert encoder_flops.visible_pairs(pattern, config, inputs) == expected / 4
+    assert pattern.visible_pairs(config, inputs) == expected / 4
 
 
 def test_positions_of_offsets_cost_a_map_and_a_product_for_each_pair():
@@ -254,7 +254,7 @@ def test_blocks_of_a_big_bird_hold_the_pairs_that_it_computes():
     # Two global blocks see all; of the other 14, the outermost see a global block as
     # a neighbour too, and have it once.
     expected = 8 * 64 + 4 * (12 * 6 + 2 * 5) * 4
-    got = encoder_flops.visible_pairs(pattern, config, inputs)
+    got = pattern.visible_pairs(config, inputs)
     assert got == pytest.approx(expected, rel=0.02)
 
 

@@ -46,7 +46,6 @@ from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.families.exchange import Exchange
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.renaming import LayerRuns, Renamed, tied
-from etc_jax.layers.self_attention import AttentionWindow
 from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder.heads import (
@@ -170,10 +169,7 @@ def names(config: EncoderConfig) -> tuple[Row, ...]:
     for i, pattern in enumerate(config.patterns):
         theirs = _runs(config).source(i)
         ours = f"encoder/stack/layers/period/layer_{i}/"
-        kinds = ["query", "key", "value"]
-        if isinstance(pattern, AttentionWindow):
-            kinds += [f"{kind}_global" for kind in kinds]
-        for kind in kinds:
+        for kind in ("query", "key", "value", *pattern.more_projections):
             rows += linear(
                 f"{theirs}attention.self.{kind}", f"{ours}attention/{kind}", *projection
             )

@@ -22,7 +22,6 @@ from etc_jax.conversion.surgery.extend_parts import (
     positions_of,
     rows_fn,
 )
-from etc_jax.layers.self_attention import AttentionWindow, Sparse
 from etc_jax.models.encoder.config import (
     BigBirdConfig,
     EncoderConfig,
@@ -127,20 +126,12 @@ def _global_projections(weights, *, again: bool) -> dict[str, np.ndarray]:
 
 
 def _differences(before, after, config: EncoderConfig, target: EncoderConfig):
-    reaches = [_all_seen(p) for c in (config, target) for p in c.patterns]
-    window = min((x for x in reaches if x is not None), default=None)
+    whole = [p.full_attention_length for c in (config, target) for p in c.patterns]
+    # How far to each side every token of both sees all others.
+    window = min((x - 1 for x in whole if x is not None), default=None)
     yield largest_difference(before, after, config, window)
     become = isinstance(target, LongformerConfig)
     if become and not isinstance(config, LongformerConfig):
         # Projections of global tokens are those of the others now.
         inputs = {"global_index": np.zeros((2, 1), np.int32)}
         yield largest_difference(before, after, config, window, inputs)
-
-
-def _all_seen(pattern: AttentionWindow | Sparse | None) -> int | None:
-    """How far to each side every token of a layer sees all others; None: any length."""
-    if pattern is None:
-        return None
-    if isinstance(pattern, Sparse):
-        return pattern.full_attention_length - 1
-    return pattern.radius if pattern.dilation == 1 else 0

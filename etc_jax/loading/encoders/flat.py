@@ -67,9 +67,10 @@ class FlatEncoder:
         return self.input_of_ids(cut_to(given.ids, length))
 
     def padding_limit(self, length: int) -> int | None:
-        """See `TextEncoder`: padding changes nothing."""
-        del length
-        return self.max_length
+        """See `TextEncoder`."""
+        limits = [pattern.padding_limit(length) for pattern in self.config.patterns]
+        limits = [limit for limit in (*limits, self.max_length) if limit is not None]
+        return min(limits, default=None)
 
     def batch(self, inputs: Sequence[Input], length: int) -> Batch:
         """See `TextEncoder`.
@@ -157,17 +158,6 @@ class BigBirdEncoder(SequenceEncoder):
     def num_globals(self) -> int:
         """See `FlatEncoder`."""
         return self.config.num_globals
-
-    def padding_limit(self, length: int) -> int:
-        """See `TextEncoder`."""
-        c = self.config
-        [sparse] = c.patterns
-        if sparse is None:
-            return self.max_length
-        if length <= sparse.full_attention_length:
-            return min(sparse.full_attention_length, self.max_length)
-        blocks = -(-(length - c.num_globals) // c.block_size)
-        return min(c.num_globals + blocks * c.block_size, self.max_length)
 
 
 @registry.register(KIND, "bart")

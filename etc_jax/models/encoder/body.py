@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
@@ -16,17 +15,11 @@ from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.encoder import TokenEmbeddings
-from etc_jax.layers.self_attention import (
-    AttentionWindow,
-    SelfAttention,
-    SequenceInputs,
-    Sparse,
-)
+from etc_jax.layers.self_attention import Pattern, SequenceInputs
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.ops import sequence
-from etc_jax.ops.attention.parts import random_blocks as random_blocks_of
 from etc_jax.ops.chunked_loss import cross_entropy
 
 
@@ -38,23 +31,21 @@ def make_layer(
     config: EncoderConfig,
     deterministic: bool,
     i: int,
-    pattern: AttentionWindow | Sparse | None,
+    pattern: Pattern,
     cache_length: int | None = None,
 ) -> Callable[[], Block]:
     """Makes layer `i` of a run; `cache_length` as of `SelfAttention`."""
     c = config
 
-    def attention(name: str) -> SelfAttention:
-        return SelfAttention(
+    def attention(name: str) -> nn.Module:
+        return pattern.module(
             num_heads=c.num_heads,
             head_dim=c.attention_head_dim,
-            pattern=pattern,
             stddev=c.initializer_range,
             projection_bias=c.projection_bias,
             dropout_rate=c.attention_dropout_rate,
             implementation=c.attention,
             cache_length=cache_length,
-            relative=c.positions == "relative",
             deterministic=deterministic,
             dtype=c.compute_dtype,
             name=name,
@@ -164,12 +155,10 @@ class Encoder(nn.Module):
                 f"the input has {n} tokens, but max_length is {longest}; cut it, or "
                 "stretch the positions"
             )
-        pattern = self.config.patterns[0]
-        for name, value, kind in (
-            ("global_index", global_index, AttentionWindow),
-            ("random_blocks", random_blocks, Sparse),
-        ):
-            if value is not None and not isinstance(pattern, kind):
+        reads = frozenset().union(*(p.reads for p in self.config.patterns))
+        given = {"global_index": global_index, "random_blocks": random_blocks}
+        for name, value in given.items():
+            if value is not None and name not in reads:
                 raise ValueError(
                     f"{name} is given, which the attention of a "
                     f"{type(self.config).__name__} of this kind does not read; leave "
@@ -182,7 +171,9 @@ class Encoder(nn.Module):
         self.sow("intermediates", "embedded", x)
         per_layer = None
         if random_blocks is None:
-            random_blocks = self._drawn(n)
+            random_blocks = self.config.patterns[0].draw(
+                n, self.config.num_layers, self.config.num_heads, self.deterministic
+            )
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
             # [layers, ...] -> [runs, layers of a run, ...]
@@ -198,32 +189,6 @@ class Encoder(nn.Module):
     def finish(self, x: jax.Array) -> jax.Array:
         """What follows the last layer: `[b, n, e]` -> the same shape."""
         return self.final_norm(x) if self.config.pre_norm else x
-
-    def _drawn(self, length: int) -> np.ndarray | None:
-        """The random blocks of a BigBird; None where none are drawn."""
-        c = self.config
-        sparse = c.patterns[0]
-        if not isinstance(sparse, Sparse) or length <= sparse.full_attention_length:
-            return None
-        # True means undrawn: "training" in evaluation, "never" always.
-        if {"training": self.deterministic, "always": False}.get(c.random_blocks, True):
-            return None
-        if sparse.num_globals:
-            return random_blocks_of.draw_after_globals(
-                c.num_layers,
-                c.num_heads,
-                sparse.num_drawing(length),
-                sparse.num_random,
-            )
-        # The released draw depends on lengths in whole blocks, also on the longest.
-        return random_blocks_of.draw(
-            c.num_layers,
-            c.num_heads,
-            -(-length // c.block_size) * c.block_size,
-            max_length=-(-c.max_length // c.block_size) * c.block_size,
-            block_size=c.block_size,
-            num_random=c.num_random_blocks,
-        )
 
     def pooled(self, x: jax.Array) -> jax.Array:
         """BERT's output for a whole sequence: rows `[b, n, e]` -> `[b, e]`."""

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
-from etc_jax.layers.self_attention import AttentionWindow, Sparse
+from etc_jax.layers.patterns.block_sparse import MOMENTS, BlockSparse
+from etc_jax.layers.patterns.full import Full
+from etc_jax.layers.patterns.sliding_window import SlidingWindow
+from etc_jax.layers.self_attention import Pattern
 from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.models.config_problems import (
     transformer_problems,
@@ -112,9 +115,9 @@ class EncoderConfig:
         return jnp.dtype(self.dtype)
 
     @property
-    def patterns(self) -> tuple[AttentionWindow | Sparse | None, ...]:
+    def patterns(self) -> tuple[Pattern, ...]:
         """What tokens see in each layer of a run that is repeated."""
-        return (None,)
+        return (Full(),)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
@@ -202,11 +205,12 @@ class LongformerConfig(RobertaConfig):
         return self.embed_dim**0.5 if self.positions == "sinusoidal" else 1.0
 
     @property
-    def patterns(self) -> tuple[AttentionWindow, ...]:
+    def patterns(self) -> tuple[SlidingWindow, ...]:
         steps = self.attention_dilation or (1,) * len(self.attention_window)
+        relative = self.positions == "relative"
         windows = [
             # Both sides together -> one side.
-            AttentionWindow(width // 2, step, self.causal)
+            SlidingWindow(width // 2, step, self.causal, relative)
             for width, step in zip(self.attention_window, steps, strict=True)
         ]
         return run_of(windows, self.num_layers)
@@ -302,10 +306,16 @@ class BigBirdConfig(EncoderConfig):
         return self.embed_dim**0.5 if self.rescale_embeddings else 1.0
 
     @property
-    def patterns(self) -> tuple[Sparse | None, ...]:
+    def patterns(self) -> tuple[Pattern]:
         if self.pattern == "full":
-            return (None,)
-        sparse = Sparse(self.block_size, self.num_random_blocks, self.num_globals)
+            return (Full(),)
+        sparse = BlockSparse(
+            self.block_size,
+            self.num_random_blocks,
+            self.num_globals,
+            self.random_blocks,
+            self.max_length,
+        )
         return (sparse,)
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -319,5 +329,4 @@ class BigBirdConfig(EncoderConfig):
                 "fewer",
             )
         yield from choice(("block_sparse", "full")).problems(self, "pattern")
-        moments = choice(("training", "always", "never"))
-        yield from moments.problems(self, "random_blocks")
+        yield from MOMENTS.problems(self, "random_blocks")

@@ -16,12 +16,7 @@ from etc_jax.layers.block import one_stream
 from etc_jax.layers.common import Dense, Embed, truncated_normal
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.relative_bias import RelativeBias
-from etc_jax.layers.self_attention import (
-    Local,
-    Memory,
-    Pattern,
-    SequenceInputs,
-)
+from etc_jax.layers.self_attention import Memory, Pattern, SequenceInputs
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
@@ -55,7 +50,7 @@ class OneSide(nn.Module):
             )
         else:
             self.relpos_bias = self._relative_bias()
-            sums = any(isinstance(p, Local) and p.block_size for p in side.patterns)
+            sums = any("block_bias" in p.reads for p in side.patterns)
             self.block_relpos_bias = self._relative_bias() if sums else None
         if c.embed_norm:
             self.embed_norm = make_norm(c)

@@ -11,7 +11,10 @@ import jax.numpy as jnp
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
-from etc_jax.layers.self_attention import AttentionWindow, Causal, Local, Pattern
+from etc_jax.layers.patterns.full import Causal, Full
+from etc_jax.layers.patterns.local import Local, TransientGlobal
+from etc_jax.layers.patterns.sliding_window import SlidingWindow
+from etc_jax.layers.self_attention import Pattern
 from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.models.config_problems import (
     transformer_problems,
@@ -199,12 +202,12 @@ class EncoderDecoderConfig:
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         """What the encoder's tokens see in each layer of a run that is repeated."""
-        return (None,)
+        return (Full(),)
 
     @property
     def has_globals(self) -> bool:
         """Whether tokens of an input may be global."""
-        return isinstance(self.patterns[0], AttentionWindow)
+        return "global_index" in self.patterns[0].reads
 
     @property
     def encoder_side(self) -> Side:
@@ -381,9 +384,9 @@ class LedConfig(BartConfig):
         return side if rate is None else side._replace(attention_dropout_rate=rate)
 
     @property
-    def patterns(self) -> tuple[AttentionWindow, ...]:
+    def patterns(self) -> tuple[SlidingWindow, ...]:
         # Both sides together -> one side.
-        windows = [AttentionWindow(width // 2) for width in self.attention_window]
+        windows = [SlidingWindow(width // 2) for width in self.attention_window]
         return run_of(windows, self.num_layers)
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -501,9 +504,10 @@ class LongT5Config(T5Config):
 
     @property
     def patterns(self) -> tuple[Local]:
-        sums = self.encoder_attention == "transient_global"
-        size = self.block_size if sums else None
-        return (Local(self.radius, size, self.layer_norm_epsilon),)
+        if self.encoder_attention == "local":
+            return (Local(self.radius),)
+        sums = self.block_size, self.layer_norm_epsilon
+        return (TransientGlobal(self.radius, *sums),)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()

@@ -6,61 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.base import registry
-from etc_jax.layers.self_attention import Local, Pattern, SequenceInputs
+from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
 from etc_jax.models.sled.body import marks_of_windows
-from etc_jax.models.useful_flops import (
-    attention,
-    pairs_between,
-    pairs_within,
-    projection,
-)
-from etc_jax.ops.attention.pooled_block import Blocks, Pool
-
-
-def _own_pairs(
-    pattern: Pattern, config: EncoderDecoderConfig, inputs: SequenceInputs
-) -> float:
-    """Pairs of query and key, or sum of a block, in one layer of the encoder."""
-    if not isinstance(pattern, Local | Blocks):
-        return encoder_flops.visible_pairs(pattern, config, inputs)
-    ids = np.asarray(inputs.example_ids)
-    index = np.arange(ids.shape[1])
-    if isinstance(pattern, Blocks):
-        return _block_pairs(pattern, ids, index)
-    near = pairs_within(ids, index - pattern.radius, index + pattern.radius)
-    return near + pairs_between(ids, _block_ids(pattern, ids))
-
-
-def _block_pairs(pattern: Blocks, ids: np.ndarray, index: np.ndarray) -> float:
-    is_global = index % pattern.size < pattern.num_globals
-    others, globals_ = (np.where(keep, ids, 0) for keep in (~is_global, is_global))
-    first = index // pattern.size * pattern.size
-    last = first + pattern.size - 1
-    near = pairs_within(others, first - pattern.reach, last + pattern.reach)
-    return near + pairs_between(others, globals_) + pairs_between(globals_, ids)
-
-
-def _averages(config: EncoderDecoderConfig, pool: Pool, ids: np.ndarray) -> float:
-    """Attention to averages, with its maps, of one layer."""
-    c, tokens = config, int(np.sum(ids > 0))
-    lengths = np.sum(ids > 0, axis=1)
-    pairs = sum(int(n) * pool.count(int(n)) for n in lengths)
-    maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
-    return maps + attention(pairs, c)
-
-
-def _block_ids(pattern: Local, ids: np.ndarray) -> np.ndarray:
-    """The example of each sum of a block, 0 for none: `[b, n]`."""
-    block_ids = np.zeros_like(ids)
-    if pattern.block_size is None:
-        return block_ids
-    for row, row_ids in zip(ids, block_ids, strict=True):
-        names, lengths = np.unique(row[row > 0], return_counts=True)
-        blocks = np.repeat(names, lengths // pattern.block_size)
-        row_ids[: len(blocks)] = blocks
-    return block_ids
+from etc_jax.ops.flops import attention, pairs_between, projection
 
 
 def _mlp(config: EncoderDecoderConfig, side: Side, tokens: int) -> float:
@@ -70,28 +20,15 @@ def _mlp(config: EncoderDecoderConfig, side: Side, tokens: int) -> float:
 
 def _encoder(config: EncoderDecoderConfig, inputs: SequenceInputs) -> float:
     c, side = config, config.encoder_side
-    ids = np.asarray(inputs.example_ids)
-    tokens, inner = int(np.sum(ids > 0)), c.num_heads * c.attention_head_dim
+    tokens = int(np.sum(np.asarray(inputs.example_ids) > 0))
+    inner = c.num_heads * c.attention_head_dim
     # Queries, keys, values, output.
     dense = 4 * projection(tokens, c.embed_dim, inner) + _mlp(c, side, tokens)
-    num_globals = int(np.sum(encoder_flops.global_ids(ids, inputs.global_index) > 0))
-    if num_globals:
-        # Keys and values of their own for all tokens, queries for the global ones.
-        dense += projection(2 * tokens + num_globals, c.embed_dim, inner)
-    layers = []
-    for pattern in side.patterns:
-        products = attention(_own_pairs(pattern, c, inputs), c)
-        if isinstance(pattern, Local):
-            # Keys and values of the sums.
-            sums = int(np.sum(_block_ids(pattern, ids) > 0))
-            products += projection(2 * sums, c.embed_dim, inner)
-        layers.append(dense + products)
+    layers = [dense + pattern.flops(c, inputs) for pattern in side.patterns]
     below = side.num_layers - side.top_layers
     total = below // len(layers) * sum(layers)
     if side.top_layers:
-        blocks, pool = side.top_pattern
-        one = dense + attention(_own_pairs(blocks, c, inputs), c)
-        total += side.top_layers * (one + _averages(c, pool, ids))
+        total += side.top_layers * (dense + side.top_pattern.flops(c, inputs))
     return total
 
 
@@ -107,9 +44,10 @@ def cross_attention(config: Any, memory: np.ndarray, ids: np.ndarray) -> float:
 
 def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
     c, side = config, config.decoder_side
-    tokens, index = int(np.sum(ids > 0)), np.arange(ids.shape[1])
+    tokens = int(np.sum(ids > 0))
     maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
-    self_attention = maps + attention(pairs_within(ids, 0 * index, index), c)
+    (causal,) = side.patterns
+    self_attention = maps + causal.flops(c, SequenceInputs(ids))
     layer = self_attention + cross_attention(c, memory, ids) + _mlp(c, side, tokens)
     return side.num_layers * layer
 

@@ -9,8 +9,7 @@ from flax import linen as nn
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp, RmsNorm
 from etc_jax.layers.cross_attention import CrossAttention
-from etc_jax.layers.pooled_attention import PoolAttention, PooledAttention
-from etc_jax.layers.self_attention import Pattern, Pooled, SelfAttention
+from etc_jax.layers.self_attention import Pattern
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
 
 
@@ -74,13 +73,8 @@ def make_layer(
     )
     cross = functools.partial(CrossAttention, **attention)
 
-    def self_attention(name: str, pattern: Pattern = pattern) -> nn.Module:
-        if isinstance(pattern, Pooled):
-            pool = functools.partial(PoolAttention, pool=pattern.pool, **attention)
-            blocks = functools.partial(self_attention, pattern=pattern.blocks)
-            return PooledAttention(blocks, lambda name: pool(name=name), name=name)
-        options = attention | {"pattern": pattern, "cache_length": cache_length}
-        return SelfAttention(**options, name=name)
+    def self_attention(name: str) -> nn.Module:
+        return pattern.module(name=name, cache_length=cache_length, **attention)
 
     return functools.partial(
         Block,

@@ -6,7 +6,7 @@ import numpy as np
 
 from etc_jax.base import registry
 from etc_jax.models.etc.config import EtcConfig
-from etc_jax.models.useful_flops import (
+from etc_jax.ops.flops import (
     attention,
     pairs_between,
     pairs_within,

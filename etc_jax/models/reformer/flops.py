@@ -5,7 +5,7 @@ import numpy as np
 from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.reformer.config import ReformerConfig
-from etc_jax.models.useful_flops import attention, pairs_within, projection
+from etc_jax.ops.flops import attention, pairs_within, projection
 
 
 def _local_pairs(config: ReformerConfig, ids: np.ndarray) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least
 from etc_jax.config.model_fields import sized
-from etc_jax.layers.self_attention import Pooled
+from etc_jax.layers.patterns.blocks import Blocks, Pooled
 from etc_jax.models.encoder_decoder.config import BartConfig, Side
-from etc_jax.ops.attention.pooled_block import Blocks, Pool
+from etc_jax.ops.attention import pooled_block
+from etc_jax.ops.attention.pooled_block import Pool
 
 
 @registry.register("model_config", "bart_ls")
@@ -42,7 +43,8 @@ class BartLsConfig(BartConfig):
 
     @property
     def patterns(self) -> tuple[Blocks]:
-        return (Blocks(self.block_size, self.overlap, self.num_globals),)
+        sizes = self.block_size, self.overlap, self.num_globals
+        return (Blocks(pooled_block.Blocks(*sizes)),)
 
     @property
     def encoder_side(self) -> Side:
@@ -51,7 +53,7 @@ class BartLsConfig(BartConfig):
         pool = Pool(*sizes, multiple=self.block_size)
         return super().encoder_side._replace(
             top_layers=self.pooling_layers,
-            top_pattern=Pooled(*self.patterns, pool),
+            top_pattern=Pooled(self.patterns[0].blocks, pool),
             real_positions=True,
         )
 
