@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
 from benchmarks.kit.compiled import Compiled, random_params, with_gradient
 from etc_jax.conversion.families import reformer
-from etc_jax.layers.chunked_attention import ChunkedAttention, LshAttention, Sequence
+from etc_jax.layers.patterns.chunks import LshChunks
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention import lsh
@@ -20,22 +20,19 @@ from etc_jax.training.preflight import device_memory
 KINDS = ("lsh", "full")
 
 
-class FullAttention(ChunkedAttention):
-    """Every earlier token, by jax.nn, with the parameters of `LshAttention`."""
+@dataclasses.dataclass(frozen=True)
+class FullUnits(LshChunks):
+    """Every earlier token, by jax.nn, with the parameters of `LshChunks`."""
 
-    @nn.compact
-    def __call__(self, x: jax.Array, sequence: Sequence, own=None, kept: None = None):
-        """`[b, n, e]` -> (the same shape, nothing to keep)."""
-        del sequence, own, kept
-        query_key, value = self.project("query_key")(x), self.project("value")(x)
+    def run(self, layer, projected, inputs, per_layer=None, state=None):
+        """See `Pattern.run`."""
+        del layer, inputs, per_layer, state
+        query_key, value = projected.rows
+        keys = lsh.unit_keys(query_key)
         out = jax.nn.dot_product_attention(
-            query_key,
-            lsh.unit_keys(query_key),
-            value,
-            scale=1.0,
-            is_causal=self.causal,
+            query_key, keys, value, scale=1.0, is_causal=self.causal
         )
-        return self.output(x.shape[-1])(out), None
+        return out, None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,24 +74,24 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
       implementation: of LSH attention, "xla" or the oracle, "dense".
     """
     embed = sizes.num_heads * sizes.head_dim
-    options = {
-        "num_heads": sizes.num_heads,
-        "head_dim": sizes.head_dim,
-        "look": lsh.ChunkNeighbors(sizes.chunk_length),
-        "causal": True,
-        "stddev": embed**-0.5,
-    }
-    if sizes.kind == "lsh":
-        module = LshAttention(
-            num_hashes=sizes.num_hashes, implementation=implementation, **options
-        )
-    else:
-        module = FullAttention(**options)
+    look, kind = lsh.ChunkNeighbors(sizes.chunk_length), LshChunks
+    if sizes.kind == "full":
+        kind, implementation = FullUnits, "auto"
+    pattern = kind(look, causal=True, num_hashes=sizes.num_hashes)
+    module = SelfAttention(
+        sizes.num_heads,
+        sizes.head_dim,
+        pattern,
+        stddev=embed**-0.5,
+        projection_bias=False,
+        out_bias=False,
+        implementation=implementation,
+    )
     rng = np.random.default_rng(sizes.seed)
     x = rng.standard_normal((sizes.batch, sizes.length, embed), np.float32)
 
     def sequence(x):
-        return Sequence(jnp.ones(x.shape[:2], jnp.int32))
+        return SequenceInputs(jnp.ones(x.shape[:2], jnp.int32))
 
     def forward(params, x):
         rngs = {"lsh": jax.random.key(sizes.seed)}

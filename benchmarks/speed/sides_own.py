@@ -11,10 +11,10 @@ from benchmarks.speed import problem
 from benchmarks.speed.problem import Sizes
 from benchmarks.speed.sides_jax import label_tables
 from etc_jax.base.types import Rows
-from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import LayerNorm, Mlp
 from etc_jax.layers.patterns.block_sparse import BlockSparse
+from etc_jax.layers.patterns.global_local import GlobalLocal
 from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.self_attention import (
     SelfAttention,
@@ -50,13 +50,11 @@ def etc(
     tables = label_tables(weights)
 
     def attention(name: str) -> nn.Module:
-        return GlobalLocalAttention(
+        num_labels = tables and tables.long.bias.shape[0]
+        pattern = GlobalLocal(rules, num_labels, share_qkv=True, share_out=True)
+        return pattern.module(
             num_heads=sizes.num_heads,
             head_dim=sizes.head_dim,
-            num_labels=tables and tables.long.bias.shape[0],
-            rules=rules,
-            share_qkv=True,
-            share_out=True,
             implementation=implementation,
             dtype=streams.long.dtype,
             name=name,

@@ -1,8 +1,8 @@
 """A stack of two streams token by token: caches of a prompt, and steps that read them.
 
-    stack = CachedStack.of(plain, params["stack"], length=1024)
-    streams, layers = stack.fill(x, Sequence(example_ids), rng)
-    streams, layers = stack.step(x, Sequence(None, newest=newest), layers)
+    stack = CachedStack.of(stack, params["stack"])
+    streams, layers = stack.fill(x, SequenceInputs(example_ids), rng)
+    streams, layers = stack.step(x, SequenceInputs(None, newest=newest), layers)
 
 Where layers have cross-attention, `memory` is what `stack.memory_rows` gives: keys and
 values that are made once, whatever the number of steps and of beams.
@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.layers import reversible as layers_lib
-from etc_jax.layers.cached_attention import memory_projections, with_cache
-from etc_jax.layers.chunked_attention import Sequence
+from etc_jax.layers.cross_attention import memory_projections
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
-from etc_jax.layers.self_attention import Memory
+from etc_jax.layers.self_attention import Memory, SequenceInputs
 from etc_jax.ops import reversible
 from etc_jax.ops.attention.memory_rows import MemoryRows
 
@@ -40,21 +39,20 @@ class CachedStack(NamedTuple):
     params: list[tuple[Any, ...]]
 
     @classmethod
-    def of(cls, stack: TwoStreamStack, params: Any, length: int) -> CachedStack:
-        """The layers of a plain stack.
+    def of(cls, stack: TwoStreamStack, params: Any) -> CachedStack:
+        """The layers of a stack.
 
         Args:
-          stack: of local or LSH attention.
+          stack: whose attention has a `cache_length`.
           params: of it.
-          length: longest sequence that there will be.
         """
-        kinds = tuple(with_cache(kind, length) for kind in stack.kinds)
-        of_halves = layers_lib.params_of(params["layers"], kinds)
-        return cls(kinds, stack.num_repeats, of_halves)
+        of_halves = layers_lib.params_of(params["layers"], stack.kinds)
+        return cls(tuple(stack.kinds), stack.num_repeats, of_halves)
 
     def memory_rows(self, memory: Memory) -> MemoryRows:
         """Keys and values of all layers, `[repeats, kinds, b, h, n, d]`."""
-        maps = memory_projections(self.kinds[0])
+        cross = self.kinds[0].halves["cross"]().cross_attention("cross_attention")
+        maps = memory_projections(cross)
         halves_index = [list(kind.halves).index("cross") for kind in self.kinds]
         params_of_cross = [
             of_halves[index]["cross_attention"]
@@ -73,7 +71,7 @@ class CachedStack(NamedTuple):
     def fill(
         self,
         x: jax.Array,
-        shared: Sequence,
+        shared: SequenceInputs,
         rng: jax.Array,
         memory: MemoryRows | None = None,
     ) -> tuple[Streams, tuple[Any, ...]]:
@@ -100,7 +98,7 @@ class CachedStack(NamedTuple):
     def step(
         self,
         x: jax.Array,
-        shared: Sequence,
+        shared: SequenceInputs,
         layers: tuple[Any, ...],
         memory: MemoryRows | None = None,
     ) -> tuple[Streams, tuple[Any, ...]]:

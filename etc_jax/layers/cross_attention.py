@@ -1,9 +1,10 @@
 """Attention of a decoder to the rows of an encoder (Vaswani et al. 2017)."""
 
+import dataclasses
+
 import jax
 from flax import linen as nn
 
-from etc_jax.layers.chunked_attention import Sequence
 from etc_jax.layers.projections import HeadProjections
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.ops.attention import full, memory_rows
@@ -14,9 +15,7 @@ class CrossAttention(HeadProjections):
     """Multi-head attention to another sequence, without a bias of positions."""
 
     @nn.compact
-    def __call__(
-        self, x: jax.Array, inputs: SequenceInputs | Sequence
-    ) -> tuple[jax.Array, None]:
+    def __call__(self, x: jax.Array, inputs: SequenceInputs) -> tuple[jax.Array, None]:
         """`[b, m, e]` -> (the same shape, None).
 
         A token sees the rows of `inputs.memory` that are of its example.
@@ -49,3 +48,10 @@ class MemoryProjections(CrossAttention):
         """`[b, n, e]` of an encoder -> two of `[b, h, n, d]`, see `MemoryRows`."""
         key, value = (self.project(name, rows) for name in ("key", "value"))
         return memory_rows.by_heads(key), memory_rows.by_heads(value)
+
+
+def memory_projections(cross: CrossAttention) -> MemoryProjections:
+    """Those of an attention."""
+    # Linen's own two fields belong to the module, not to its copy.
+    fields = {field.name for field in dataclasses.fields(cross)} - {"parent", "name"}
+    return MemoryProjections(**{x: getattr(cross, x) for x in fields}, parent=None)

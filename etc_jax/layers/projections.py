@@ -71,15 +71,18 @@ class HeadProjections(nn.Module):
             "shards": sharding.ways("batch", "heads"),
         }
 
-    def joined(self, heads: jax.Array, width: int) -> jax.Array:
-        """`[b, n, h, d]` -> `[b, n, width]`."""
-        output = Dense(
+    def output(self, width: int, name: str = "out") -> Dense:
+        """The map `[b, n, h, d]` -> `[b, n, width]`."""
+        return Dense(
             (width,),
             self.stddev if self.out_stddev is None else self.out_stddev,
             self.dtype,
             axes=2,
             param_dtype=self.param_dtype,
             use_bias=self.out_bias,
-            name="out",
+            name=name,
         )
-        return output(heads)
+
+    def joined(self, heads: jax.Array, width: int) -> jax.Array:
+        """`[b, n, h, d]` -> `[b, n, width]`."""
+        return self.output(width)(heads)

@@ -16,8 +16,8 @@ from etc_jax.layers.projections import HeadProjections
 from etc_jax.ops.attention import row_cache
 from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.memory_rows import MemoryRows
-from etc_jax.ops.attention.row_cache import Newest, RowCache
-from etc_jax.ops.flops import attention
+from etc_jax.ops.attention.row_cache import Newest
+from etc_jax.ops.flops import attention, projection
 
 
 class Memory(NamedTuple):
@@ -41,6 +41,8 @@ class SequenceInputs(NamedTuple):
         token is global.
       bias: function of offsets, added to all logits; None: 0.
       block_bias: the same of offsets in blocks, of sums of blocks.
+      rotations: of `lsh_hashing.draw_rotations`, for all LSH layers; None: each layer
+        draws its own.
       memory: of an encoder, for a decoder's cross-attention; of a decoder with a cache
         the keys and values of all layers.
       newest: where a step of one token more is, which has no `example_ids`; None: this
@@ -51,6 +53,7 @@ class SequenceInputs(NamedTuple):
     global_index: jax.Array | None = None
     bias: BiasFn | None = None
     block_bias: BiasFn | None = None
+    rotations: jax.Array | None = None
     memory: Memory | MemoryRows | None = None
     newest: Newest | None = None
 
@@ -60,13 +63,19 @@ class Projected(NamedTuple):
 
     Attributes:
       x: `[b, n, e]`, the input.
-      maps: of "query", "key" and "value": `[b, m, e]` -> `[b, m, h, d]`.
-      rows: `[b, n, h, d]`, queries, keys and values of `x`.
+      maps: of each of `Pattern.projections`: `[b, m, e]` -> `[b, m, h, d]`.
+      rows: `[b, n, h, d]` of `x` by these maps.
     """
 
     x: jax.Array
     maps: Mapping[str, Callable[[jax.Array], jax.Array]]
-    rows: tuple[jax.Array, jax.Array, jax.Array]
+    rows: tuple[jax.Array, ...]
+
+
+def lengths_of(inputs: SequenceInputs) -> jax.Array:
+    """Real tokens of each row: int32 `[b]`."""
+    # [b, n] -> [b]
+    return jnp.sum(inputs.example_ids > 0, axis=1, dtype=jnp.int32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,25 +88,64 @@ class Pattern:
     Attributes:
       reads: what it reads of an input beside its examples: names of `SequenceInputs`,
         or "random_blocks", which each layer is given for itself.
+      projections: maps of all tokens to heads: queries, keys, values.
+      more_projections: names of further ones, of some tokens or for them.
       splits_sequence: it works where a sequence is split over devices.
       kernel_problem: why its attention does not run as kernels; None: it does.
       full_attention_length: the longest sequence whose tokens all see each other (or
         all before them); None: any.
       reach: how far back a token sees, as `row_cache.step` takes it, {} for all; None:
         tokens see later ones, so that there are no steps from a cache.
-      more_projections: names of its maps to heads beside "query", "key" and "value".
     """
 
     reads: ClassVar[frozenset[str]] = frozenset()
+    projections: ClassVar[tuple[str, ...]] = ("query", "key", "value")
+    more_projections: ClassVar[tuple[str, ...]] = ()
     splits_sequence: ClassVar[bool] = False
     kernel_problem: ClassVar[str | None] = "there are no kernels of it"
     full_attention_length: ClassVar[int | None] = 1
     reach: ClassVar[dict[str, Any] | None] = None
-    more_projections: ClassVar[tuple[str, ...]] = ()
 
     def module(self, *, name: str, **options: Any) -> nn.Module:
         """The attention of a layer; called as `SelfAttention`, with its options."""
         return SelfAttention(pattern=self, name=name, **options)
+
+    def run(
+        self,
+        layer: SelfAttention,
+        projected: Projected,
+        inputs: SequenceInputs,
+        per_layer: Any = None,
+        state: Any = None,
+    ) -> tuple[jax.Array, Any]:
+        """(`attend`, the state of the layer): of `cache`, where there will be steps.
+
+        Args:
+          layer: see `attend`.
+          projected: see `attend`.
+          inputs: see `attend`.
+          per_layer: see `attend`.
+          state: of an earlier call on the same input; None: there was none.
+        """
+        del state
+        out = self.attend(layer, projected, inputs, per_layer)
+        if layer.cache_length is None:
+            return out, None
+        return out, self.cache(projected, inputs, layer.cache_length)
+
+    def cache(self, projected: Projected, inputs: SequenceInputs, length: int) -> Any:
+        """What steps read of a prompt, without the axis of layers.
+
+        Args:
+          projected: of the prompt.
+          inputs: of the prompt.
+          length: longest sequence that there will be.
+        """
+        rows = length
+        if self.reach:
+            rows = row_cache.window_rows(**self.reach, length=length)
+        # Keys and values alone, [b, rows, h, d].
+        return row_cache.fill(*projected.rows[1:], lengths_of(inputs), rows)
 
     def attend(
         self,
@@ -122,21 +170,21 @@ class Pattern:
         layer: SelfAttention,
         projected: Projected,
         inputs: SequenceInputs,
-        cache: RowCache,
+        state: Any,
         **options: Any,
-    ) -> tuple[jax.Array, RowCache]:
-        """The same of the newest token, `[b, 1, h, d]`, and the cache with it.
+    ) -> tuple[jax.Array, Any]:
+        """The same of the newest token, `[b, 1, h, d]`, and the state with it.
 
         Args:
           layer: see `attend`.
           projected: of the newest token.
           inputs: with `newest`.
-          cache: of all repeats of this layer.
+          state: of `cache`, of all repeats of this layer.
           **options: further ones of `row_cache.step`.
         """
         return row_cache.step(
             *projected.rows,
-            cache,
+            state,
             inputs.newest,
             bias=inputs.bias,
             scale=layer.scale,
@@ -169,8 +217,26 @@ class Pattern:
         raise NotImplementedError
 
     def flops(self, config: Any, inputs: SequenceInputs) -> float:
-        """Useful FLOPs of a layer beside maps of all tokens; see `visible_pairs`."""
-        return attention(self.visible_pairs(config, inputs), config)
+        """Useful FLOPs of a layer's attention, with its maps; see `visible_pairs`."""
+        tokens = int(np.sum(np.asarray(inputs.example_ids) > 0))
+        inner = config.num_heads * config.attention_head_dim
+        # The output has a map as well.
+        maps = (len(self.projections) + 1) * tokens
+        pairs = self.visible_pairs(config, inputs)
+        return projection(maps, config.embed_dim, inner) + attention(pairs, config)
+
+
+def drawn(patterns: tuple[Pattern, ...], *sizes: Any) -> np.ndarray | None:
+    """What the layers of a stack are given, of the first pattern that draws it.
+
+    Args:
+      patterns: of a run of layers.
+      *sizes: see `Pattern.draw`.
+    """
+    for pattern in patterns:
+        if (per_layer := pattern.draw(*sizes)) is not None:
+            return per_layer
+    return None
 
 
 class SelfAttention(HeadProjections):
@@ -191,32 +257,32 @@ class SelfAttention(HeadProjections):
         x: jax.Array,
         inputs: SequenceInputs,
         per_layer: Any = None,
-        cache: RowCache | None = None,
-    ) -> tuple[jax.Array, RowCache | None]:
-        """`[b, n, e]` -> (the same shape, cache or None); n is 1 in a step.
+        state: Any = None,
+    ) -> tuple[jax.Array, Any]:
+        """`[b, n, e]` -> (the same shape, state); n is 1 in a step.
 
         Args:
           x: the layer's input.
           inputs: of the batch.
           per_layer: see `Pattern.draw`; None: nothing was drawn.
-          cache: in a step, the caches of all repeats of this layer.
+          state: of an earlier call, see `Pattern.run`; in a step, the caches of all
+            repeats of this layer.
 
         Raises:
           ValueError: if a sequence is split over devices that must be whole.
         """
-        maps = {name: self.to_heads(name) for name in ("query", "key", "value")}
-        # [b, n, e] -> [b, n, h, d], three times.
+        maps = {name: self.to_heads(name) for name in self.pattern.projections}
+        # [b, n, e] -> [b, n, h, d], of each.
         rows = tuple(to_heads(x) for to_heads in maps.values())
         projected = Projected(x, maps, self.placed(rows, inputs))
         if inputs.newest is not None:
             # [b, 1, h, d] over the rows of this layer's cache.
-            out, cache = self.pattern.step(self, projected, inputs, cache)
+            out, state = self.pattern.step(self, projected, inputs, state)
         else:
             self._check_split()
-            out = self.pattern.attend(self, projected, inputs, per_layer)
-            cache = self._cache(projected.rows, inputs)
+            out, state = self.pattern.run(self, projected, inputs, per_layer, state)
         # [b, n, h, d] -> [b, n, e]
-        return self.joined(out, x.shape[-1]), cache
+        return self.joined(out, x.shape[-1]), state
 
     def placed(self, rows: tuple[jax.Array, ...], inputs: SequenceInputs):
         """Queries, keys and values `[b, n, h, d]` with what their places add: nothing.
@@ -233,14 +299,3 @@ class SelfAttention(HeadProjections):
                 f"{type(self.pattern).__name__} does not work on a split sequence; "
                 "split over data, fsdp or tensor"
             )
-
-    def _cache(self, rows, inputs: SequenceInputs) -> RowCache | None:
-        if self.cache_length is None:
-            return None
-        # [b, n] -> int32 [b]
-        lengths = jnp.sum(inputs.example_ids > 0, axis=1, dtype=jnp.int32)
-        size = self.cache_length
-        if reach := self.pattern.reach:
-            size = row_cache.window_rows(**reach, length=size)
-        # Keys and values alone, [b, size, h, d].
-        return row_cache.fill(*rows[1:], lengths, size)

@@ -30,7 +30,7 @@ def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, t
     arg = ",".join(filter(None, [size, "text" * text]))
     config = load(arg) if text else load(arg, paths=("x",))
     model = config.model
-    assert not model.causal and model.looks["local"].after == 1
+    assert not model.causal and model.local_chunks_after == 1
     assert (
         config.data.input_length == model.max_length == int(np.prod(model.axial_shape))
     )

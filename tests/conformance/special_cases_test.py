@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from etc_jax.base.types import Pieces, Rows
-from etc_jax.layers.attention import GlobalLocalAttention
+from etc_jax.layers.patterns.global_local import GlobalLocal
 from etc_jax.ops.attention import global_local
 from etc_jax.structure import Rules, Structure
 
@@ -87,13 +87,10 @@ def test_one_global_token_and_radius_one_is_a_star_transformer(implementation):
 def test_a_wide_radius_and_shared_projections_are_full_attention(implementation):
     n, g, width = 11, 3, 8
     x = Rows(normal(0, 1, n, width), normal(1, 1, g, width))
-    layer = GlobalLocalAttention(
+    layer = GlobalLocal(Rules(radius=n), None, share_qkv=True, share_out=True).module(
+        name=None,
         num_heads=HEADS,
         head_dim=SIZE,
-        num_labels=None,
-        rules=Rules(radius=n),
-        share_qkv=True,
-        share_out=True,
         stddev=0.5,
         implementation=implementation,
     )

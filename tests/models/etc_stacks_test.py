@@ -12,9 +12,10 @@ from random_params import random_params
 
 from etc_jax import sharding
 from etc_jax.base.types import Rows
-from etc_jax.layers import chunked_attention
-from etc_jax.layers.chunked_attention import LshAttention, Sequence
+from etc_jax.layers.patterns import chunks
+from etc_jax.layers.patterns.chunks import LshChunks
 from etc_jax.layers.reversible import TwoStreamStack
+from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
 from etc_jax.models.etc import body as etc
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.lsh_hashing import draw_rotations
@@ -111,16 +112,20 @@ def test_an_lsh_layer_sees_global_and_long_tokens_as_one_sequence():
     x = Rows(
         *(jax.random.normal(jax.random.key(i), (2, k, 8)) for i, k in ((0, N), (1, G)))
     )
-    got, _ = jax.jit(etc._lsh(config, True, "attention").apply)(
-        {"params": layer["attention"]}, x, structure
-    )
-    flat = LshAttention(
-        2, 4, lsh.ChunkNeighbors(4), num_hashes=2, implementation="dense"
+    attention = config.patterns[0].module(name=None, num_heads=2, head_dim=4)
+    got, _ = jax.jit(attention.apply)({"params": layer["attention"]}, x, structure)
+    flat = SelfAttention(
+        2,
+        4,
+        LshChunks(lsh.ChunkNeighbors(4), num_hashes=2),
+        projection_bias=False,
+        out_bias=False,
+        implementation="dense",
     )
     want, _ = jax.jit(flat.apply)(
         {"params": layer["attention"]["flat"]},
         jnp.concatenate([x.global_, x.long], axis=1),
-        Sequence(
+        SequenceInputs(
             np.concatenate(
                 [structure.global_example_ids, structure.long_example_ids], 1
             )
@@ -208,7 +213,7 @@ def test_in_evaluation_each_layer_has_rotations_of_its_own(count, changes, monke
         rotations = draw_rotations(*args)
         return jax.pure_callback(noted, rotations, rotations, vmap_method="expand_dims")
 
-    monkeypatch.setattr(chunked_attention, "draw_rotations", recorded)
+    monkeypatch.setattr(chunks, "draw_rotations", recorded)
     model, params = made(config_of(**changes))
     drawn.clear()
     apply = jax.jit(model.apply)

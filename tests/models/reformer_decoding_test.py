@@ -189,9 +189,10 @@ class SlowLoop:
 @functools.partial(jax.jit, static_argnums=0)
 def whole(config, rows, ids, rotations):
     options = {"causal": True, "example_ids": ids, "implementation": "dense"}
+    patterns = dict(zip(config.pattern, config.patterns, strict=True))
     if rotations is None:
-        return lsh.local(**rows, look=config.looks["local"], **options)
-    options |= {"look": config.looks["lsh"], "num_buckets": 4}
+        return lsh.local(**rows, look=patterns["local"].look, **options)
+    options |= {"look": patterns["lsh"].look, "num_buckets": 4}
     options |= {"duplicates": config.duplicates}
     buckets = hash_vectors(rows["query_key"], rotations, config.num_buckets)
     return lsh.attend(**rows, buckets=buckets, **options)

@@ -9,6 +9,7 @@ import pytest
 
 from etc_jax import structure as st
 from etc_jax.base import registry
+from etc_jax.layers.patterns.global_local import GlobalLocal
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
 from etc_jax.models.encoder import flops as encoder_flops
@@ -17,7 +18,6 @@ from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder_decoder import flops as encoder_decoder_flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import LongT5Config
-from etc_jax.models.etc import flops as etc_flops
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer import flops as reformer_flops
@@ -130,7 +130,7 @@ def test_pairs_of_etc_are_those_of_its_masks(hard, seed):
         for piece in ("l2l", "l2g", "g2l", "g2g")
     ]
     expected = sum(int(np.sum(mask)) for mask in masks)
-    assert etc_flops.visible_pairs(rules, structure) == expected
+    assert GlobalLocal(rules, None).visible_pairs(None, structure) == expected
 
 
 def sequences(rows=2, n=24, padding=0):

@@ -6,7 +6,7 @@ import numpy as np
 from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import export_params, import_params
 from etc_jax.conversion.families.etc_official import attention_names
-from etc_jax.layers.attention import GlobalLocalAttention
+from etc_jax.layers.patterns.global_local import GlobalLocal, GlobalLocalAttention
 from etc_jax.structure import Rules, Structure
 from parity.cases import Case, gradient_difference, group, largest_difference
 from parity.peers import outputs_and_gradients
@@ -51,14 +51,17 @@ def make_layer(config: dict, implementation: str) -> GlobalLocalAttention:
                 f"{what} sizes of long and global rows differ, {long} and {glob}: "
                 "our layer has one size for both"
             )
-    layer = GlobalLocalAttention(
-        num_heads=heads,
-        head_dim=totals[0] // heads,
-        num_labels=config.pop("relative_vocab_size", None),
+    pattern = GlobalLocal(
         rules=Rules(radius=config.pop("local_radius")),
+        num_labels=config.pop("relative_vocab_size", None),
         share_kv=config.pop("share_kv_projections", False),
         share_qkv=config.pop("share_qkv_projections", False),
         share_out=config.pop("share_att_output_projection", False),
+    )
+    layer = GlobalLocalAttention(
+        pattern=pattern,
+        num_heads=heads,
+        head_dim=totals[0] // heads,
         dropout_rate=config.pop("att_dropout_prob", 0.0),
         implementation=implementation,
     )

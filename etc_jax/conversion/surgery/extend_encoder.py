@@ -17,6 +17,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     Extended,
     Extension,
     common_fields,
+    fully_seen,
     largest_difference,
     length_of,
     positions_of,
@@ -126,9 +127,7 @@ def _global_projections(weights, *, again: bool) -> dict[str, np.ndarray]:
 
 
 def _differences(before, after, config: EncoderConfig, target: EncoderConfig):
-    whole = [p.full_attention_length for c in (config, target) for p in c.patterns]
-    # How far to each side every token of both sees all others.
-    window = min((x - 1 for x in whole if x is not None), default=None)
+    window = fully_seen(config, target)
     yield largest_difference(before, after, config, window)
     become = isinstance(target, LongformerConfig)
     if become and not isinstance(config, LongformerConfig):

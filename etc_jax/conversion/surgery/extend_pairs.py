@@ -18,6 +18,7 @@ from etc_jax.conversion.surgery.extend_parts import (
     Extension,
     RowsFn,
     common_fields,
+    fully_seen,
     largest_difference,
     length_of,
     positions_of,
@@ -179,15 +180,9 @@ def _rows_fn(config: EncoderDecoderConfig, params: Mapping[str, Any]) -> RowsFn:
 
 
 def _differences(before, after, config, target) -> Iterator[float]:
-    if isinstance(target, LongT5Config):
-        # Shorter than a block, an input has no sums.
-        window = min(target.radius, target.block_size - 2)
-        yield largest_difference(before, after, config, max(window, 0))
-        return
-    patterns = (*config.patterns, *target.patterns)
-    window = min(p.radius for p in patterns if p is not None)
+    window = fully_seen(config, target)
     yield largest_difference(before, after, config, window)
-    if not isinstance(config, LedConfig):
+    if isinstance(target, LedConfig) and not isinstance(config, LedConfig):
         # Projections of global tokens are those of the others now.
         inputs = {"global_index": np.zeros((2, 1), np.int32)}
         yield largest_difference(before, after, config, window, inputs)

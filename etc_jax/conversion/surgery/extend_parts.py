@@ -135,6 +135,12 @@ def rows_fn(config: EncoderConfig, params: Mapping[str, Any]) -> RowsFn:
     return jax.jit(lambda tokens, mask, **more: model.apply(body, tokens, mask, **more))
 
 
+def fully_seen(*configs: EncoderConfig | EncoderDecoderConfig) -> int | None:
+    """How far to each side all tokens of these models see all others; None: any."""
+    lengths = [p.full_attention_length for c in configs for p in c.patterns]
+    return min((n - 1 for n in lengths if n is not None), default=None)
+
+
 def largest_difference(
     before: RowsFn,
     after: RowsFn,

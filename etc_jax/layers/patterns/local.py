@@ -73,6 +73,11 @@ class TransientGlobal(Local):
     block_size: int
     epsilon: float = 1e-6
 
+    @property
+    def full_attention_length(self) -> int:
+        """See `Pattern`: shorter than a block, a sequence has no sums."""
+        return max(1, min(super().full_attention_length, self.block_size - 1))
+
     def side_keys(self, layer, projected: Projected, inputs) -> SideKeys:
         """Sums of blocks as keys and values, `[b, g, h, d]`."""
         blocks = transient_blocks.blocks_of(inputs.example_ids, self.block_size)

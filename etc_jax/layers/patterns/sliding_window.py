@@ -82,12 +82,12 @@ class SlidingWindow(Pattern):
             example_ids=inputs.example_ids,
         )
 
-    def step(self, layer, projected: Projected, inputs: SequenceInputs, cache):
+    def step(self, layer, projected: Projected, inputs: SequenceInputs, state):
         """See `Pattern.step`."""
         query, offsets = self._query(layer, projected)
         rows = (query, *projected.rows[1:])
         projected = projected._replace(rows=rows)
-        return super().step(layer, projected, inputs, cache, offsets=offsets)
+        return super().step(layer, projected, inputs, state, offsets=offsets)
 
     def _globals(self, layer, x: jax.Array, index: jax.Array | None) -> Globals | None:
         if index is None and layer.is_initializing() and not self.relative:
@@ -182,10 +182,8 @@ class SlidingWindow(Pattern):
 
     def flops(self, config: Any, inputs: SequenceInputs) -> float:
         """See `Pattern.flops`: with maps of global tokens and relative positions."""
-        ids = np.asarray(inputs.example_ids)
-        products = attention(self.visible_pairs(config, inputs), config)
+        ids, total = np.asarray(inputs.example_ids), super().flops(config, inputs)
         width, inner = config.embed_dim, config.num_heads * config.attention_head_dim
-        total = products
         if num_globals := int(np.sum(_global_ids(ids, inputs.global_index) > 0)):
             # Keys and values of their own for all tokens, queries for the global ones.
             maps = 2 * int(np.sum(ids > 0)) + num_globals
@@ -193,8 +191,8 @@ class SlidingWindow(Pattern):
         if self.relative:
             kinds = len(set(self._steps(config.num_heads)))
             total += projection(kinds * (self.radius + 1), width, inner)
-            # Products of queries with offsets, as many as with keys: half of these.
-            total += products / 2
+            # Products of queries with offsets, as many as with keys: half of all.
+            total += attention(self.visible_pairs(config, inputs), config) / 2
         return total
 
 

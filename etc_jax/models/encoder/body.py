@@ -15,7 +15,7 @@ from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.encoder import TokenEmbeddings
-from etc_jax.layers.self_attention import Pattern, SequenceInputs
+from etc_jax.layers.self_attention import Pattern, SequenceInputs, drawn
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder.config import EncoderConfig
@@ -156,8 +156,8 @@ class Encoder(nn.Module):
                 "stretch the positions"
             )
         reads = frozenset().union(*(p.reads for p in self.config.patterns))
-        given = {"global_index": global_index, "random_blocks": random_blocks}
-        for name, value in given.items():
+        optional = {"global_index": global_index, "random_blocks": random_blocks}
+        for name, value in optional.items():
             if value is not None and name not in reads:
                 raise ValueError(
                     f"{name} is given, which the attention of a "
@@ -171,9 +171,8 @@ class Encoder(nn.Module):
         self.sow("intermediates", "embedded", x)
         per_layer = None
         if random_blocks is None:
-            random_blocks = self.config.patterns[0].draw(
-                n, self.config.num_layers, self.config.num_heads, self.deterministic
-            )
+            sizes = self.config.num_layers, self.config.num_heads
+            random_blocks = drawn(self.config.patterns, n, *sizes, self.deterministic)
         if random_blocks is not None:
             runs = self.config.num_layers // len(self.config.patterns)
             # [layers, ...] -> [runs, layers of a run, ...]

@@ -10,13 +10,9 @@ from etc_jax.ops.flops import projection
 
 def body(config: EncoderConfig, inputs: SequenceInputs) -> float:
     """Of the encoder's forward pass on a batch in numpy."""
-    c, width = config, config.embed_dim
-    tokens = int(np.sum(np.asarray(inputs.example_ids) > 0))
-    # Queries, keys, values, output.
-    dense = 4 * projection(tokens, width, width)
-    # Both maps of the feed-forward block.
-    dense += 2 * projection(tokens, width, c.mlp_dim)
-    layers = [dense + pattern.flops(c, inputs) for pattern in c.patterns]
+    c, tokens = config, int(np.sum(np.asarray(inputs.example_ids) > 0))
+    feed_forward = 2 * projection(tokens, c.embed_dim, c.mlp_dim)
+    layers = [feed_forward + pattern.flops(c, inputs) for pattern in c.patterns]
     return c.num_layers // len(layers) * sum(layers)
 
 

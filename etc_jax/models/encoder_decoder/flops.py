@@ -20,15 +20,12 @@ def _mlp(config: EncoderDecoderConfig, side: Side, tokens: int) -> float:
 
 def _encoder(config: EncoderDecoderConfig, inputs: SequenceInputs) -> float:
     c, side = config, config.encoder_side
-    tokens = int(np.sum(np.asarray(inputs.example_ids) > 0))
-    inner = c.num_heads * c.attention_head_dim
-    # Queries, keys, values, output.
-    dense = 4 * projection(tokens, c.embed_dim, inner) + _mlp(c, side, tokens)
-    layers = [dense + pattern.flops(c, inputs) for pattern in side.patterns]
+    mlp = _mlp(c, side, int(np.sum(np.asarray(inputs.example_ids) > 0)))
+    layers = [mlp + pattern.flops(c, inputs) for pattern in side.patterns]
     below = side.num_layers - side.top_layers
     total = below // len(layers) * sum(layers)
     if side.top_layers:
-        total += side.top_layers * (dense + side.top_pattern.flops(c, inputs))
+        total += side.top_layers * (mlp + side.top_pattern.flops(c, inputs))
     return total
 
 
@@ -45,11 +42,9 @@ def cross_attention(config: Any, memory: np.ndarray, ids: np.ndarray) -> float:
 def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
     c, side = config, config.decoder_side
     tokens = int(np.sum(ids > 0))
-    maps = projection(4 * tokens, c.embed_dim, c.num_heads * c.attention_head_dim)
     (causal,) = side.patterns
-    self_attention = maps + causal.flops(c, SequenceInputs(ids))
-    layer = self_attention + cross_attention(c, memory, ids) + _mlp(c, side, tokens)
-    return side.num_layers * layer
+    layer = causal.flops(c, SequenceInputs(ids)) + cross_attention(c, memory, ids)
+    return side.num_layers * (layer + _mlp(c, side, tokens))
 
 
 def body(

@@ -9,18 +9,16 @@ from flax import linen as nn
 
 from etc_jax import sharding, structure as st
 from etc_jax.base.types import Rows
-from etc_jax.layers.attention import GlobalLocalAttention
 from etc_jax.layers.block import AttentionHalf, Block, MlpHalf
-from etc_jax.layers.chunked_attention import LshAttention, hash_key
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.embeddings import EtcEmbeddings
-from etc_jax.layers.flat_attention import FlatAttention
+from etc_jax.layers.patterns.chunks import hash_key
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
+from etc_jax.layers.self_attention import Pattern, drawn
 from etc_jax.layers.stack import Period, Several, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops import sequence
-from etc_jax.ops.attention import lsh
 from etc_jax.ops.chunked_loss import cross_entropy
 
 NOTHING = Rows(None, None)
@@ -40,46 +38,17 @@ def _mlp(config: EtcConfig, name: str) -> Mlp:
     )
 
 
-def _global_local(config: EtcConfig, deterministic: bool, name: str):
-    return GlobalLocalAttention(
+def _attention(config: EtcConfig, deterministic: bool, pattern: Pattern, name: str):
+    return pattern.module(
         num_heads=config.num_heads,
         head_dim=config.attention_head_dim,
-        num_labels=config.num_labels,
-        rules=config.rules,
-        share_kv=config.share_kv,
-        share_qkv=config.share_qkv,
-        share_out=config.share_out,
         stddev=config.initializer_range,
         dropout_rate=config.attention_dropout_rate,
         implementation=config.attention,
-        block_size=config.attention_block_size,
-        chunk_blocks=config.attention_chunk_blocks,
         deterministic=deterministic,
         dtype=config.compute_dtype,
         name=name,
     )
-
-
-def _lsh(config: EtcConfig, deterministic: bool, name: str):
-    attention = functools.partial(
-        LshAttention,
-        num_heads=config.num_heads,
-        head_dim=config.attention_head_dim,
-        look=lsh.ChunkNeighbors(config.lsh_chunk_length),
-        stddev=config.initializer_range,
-        dropout_rate=config.attention_dropout_rate,
-        implementation=config.attention,
-        deterministic=deterministic,
-        dtype=config.compute_dtype,
-        num_hashes=config.num_hashes,
-        num_buckets=config.num_buckets,
-        hash_seed=config.hash_seed,
-    )
-    return FlatAttention(lambda name: attention(name=name), name=name)
-
-
-# What makes the attention of each of `config.KINDS`.
-_ATTENTIONS = {"global_local": _global_local, "lsh": _lsh}
 
 
 def _laid_out(x: Rows) -> Rows:
@@ -104,13 +73,13 @@ _OWN_MLPS = {
 }
 
 
-def _parts(config: EtcConfig, deterministic: bool, kind: str) -> dict[str, Any]:
+def _parts(config: EtcConfig, deterministic: bool, pattern: Pattern) -> dict[str, Any]:
     """What layers, and halves of reversible ones, are made of."""
     mlps = {} if config.share_mlp else _OWN_MLPS
     return {
         **STREAMS,
         **mlps,
-        "attention": functools.partial(_ATTENTIONS[kind], config, deterministic),
+        "attention": functools.partial(_attention, config, deterministic, pattern),
         "mlp": functools.partial(_mlp, config),
         "norm": functools.partial(_norm, config),
         "dropout_rate": config.dropout_rate,
@@ -121,8 +90,10 @@ def _parts(config: EtcConfig, deterministic: bool, kind: str) -> dict[str, Any]:
 def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
     repeats = config.num_layers // len(config.pattern)
     kinds = [
-        (f"{kind}_{i}", _parts(config, deterministic, kind))
-        for i, kind in enumerate(config.pattern)
+        (f"{kind}_{i}", _parts(config, deterministic, pattern))
+        for i, (kind, pattern) in enumerate(
+            zip(config.pattern, config.patterns, strict=True)
+        )
     ]
     if config.reversible:
         return TwoStreamStack(
@@ -151,20 +122,6 @@ def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
         make = functools.partial(Period, tuple(layers), name="period")
     options = config.scan_layers, config.remat_policy, config.compute_dtype
     return Stack(make, repeats, *options)
-
-
-def _layer_numbers(config: EtcConfig) -> jax.Array | None:
-    """The number of each layer of a stack, `[repeats, layers of a repeat]`.
-
-    LSH layers draw their rotations by it in evaluation, where there are no streams of
-    keys. None if there are no such layers. (Reversible stacks make keys of their own.)
-    """
-    if "lsh" not in config.pattern:
-        return None
-    numbers = jnp.arange(config.num_layers, dtype=jnp.int32)
-    width = len(config.pattern)
-    # [layers] -> [repeats, layers of a repeat]
-    return numbers if width == 1 else numbers.reshape(-1, width)
 
 
 class Etc(nn.Module):
@@ -229,7 +186,8 @@ class Etc(nn.Module):
         x = self._embedded(tokens, types, positions, adders)
         if self.config.reversible:
             return self._reversed(x, structure)
-        return self.stack(x, structure, _layer_numbers(self.config))
+        n = long_tokens.shape[1]
+        return self.stack(x, structure, self._per_layer(n))
 
     def together(self, *inputs: tuple[Any, Any, Any]) -> tuple[Rows, ...]:
         """Encodes several batches in one pass over the layers; see `stack.Several`.
@@ -248,8 +206,18 @@ class Etc(nn.Module):
         # One `Rows` for each batch; batch sizes and lengths may differ.
         x = [self._embedded(Rows(*tokens)) for *tokens, _ in inputs]
         structures = tuple(structure for *_, structure in inputs)
-        numbers = _layer_numbers(self.config)
-        return self.stack(Several(tuple(x)), Several(structures), numbers).inputs
+        per_layer = self._per_layer(max(tokens.shape[1] for tokens, *_ in inputs))
+        return self.stack(Several(tuple(x)), Several(structures), per_layer).inputs
+
+    def _per_layer(self, length: int):
+        """What each layer alone is given, `[repeats, layers of a repeat, ...]`."""
+        c = self.config
+        sizes = length, c.num_layers, c.num_heads, self.deterministic
+        per_layer, width = drawn(c.patterns, *sizes), len(c.patterns)
+        if per_layer is None or width == 1:
+            return per_layer
+        # [layers, ...] -> [repeats, layers of a repeat, ...]
+        return per_layer.reshape(-1, width, *per_layer.shape[1:])
 
     def _embedded(self, tokens: Rows, types=NOTHING, positions=NOTHING, adders=NOTHING):
         for name, ids in zip(("long", "global"), tokens, strict=True):

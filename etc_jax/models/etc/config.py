@@ -10,12 +10,17 @@ from etc_jax import structure as st
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
+from etc_jax.layers.patterns.chunks import LshChunks
+from etc_jax.layers.patterns.flat import Flat
+from etc_jax.layers.patterns.global_local import GlobalLocal
+from etc_jax.layers.self_attention import Pattern
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.models.config_problems import (
     bucket_problems,
     pattern_problems,
     transformer_problems,
 )
+from etc_jax.ops.attention.lsh import ChunkNeighbors
 
 KINDS = ("global_local", "lsh")
 
@@ -51,7 +56,7 @@ class EtcConfig:
       hard_l2g: long tokens see only the global tokens they are linked to.
       parent_labels: labels of (child -> parent, parent -> child) global tokens.
       pattern: attention of each layer of a repeat: "global_local", or "lsh", which sees
-        both inputs as one sequence (`layers.flat_attention`).
+        both inputs as one sequence (`layers.patterns.flat`).
       reversible: two streams, of which the backward pass works out all activations
         from the last ones (`ops.reversible`); the output is the norm of their mean.
         Needs pre_norm.
@@ -129,6 +134,30 @@ class EtcConfig:
             hard_l2g=self.hard_l2g,
             parent_labels=self.parent_labels,
         )
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """What tokens see in each layer of a repeat."""
+        return tuple(map(self._pattern_of, self.pattern))
+
+    def _pattern_of(self, kind: str) -> Pattern:
+        if kind == "global_local":
+            return GlobalLocal(
+                self.rules,
+                self.num_labels,
+                share_kv=self.share_kv,
+                share_qkv=self.share_qkv,
+                share_out=self.share_out,
+                block_size=self.attention_block_size,
+                chunk_blocks=self.attention_chunk_blocks,
+            )
+        chunks = LshChunks(
+            ChunkNeighbors(self.lsh_chunk_length),
+            num_hashes=self.num_hashes,
+            num_buckets=self.num_buckets,
+            hash_seed=self.hash_seed,
+        )
+        return Flat(chunks)
 
     @property
     def token_dim(self) -> int:

@@ -1,6 +1,7 @@
 """Reformer (Kitaev et al. 2020): two reversible streams, local and LSH attention."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +9,11 @@ from flax import linen as nn
 
 from etc_jax.base import registry
 from etc_jax.layers.block import AttentionHalf, CrossAttentionHalf, MlpHalf
-from etc_jax.layers.chunked_attention import (
-    LocalAttention,
-    LshAttention,
-    Sequence,
-    hash_key,
-)
 from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp
 from etc_jax.layers.cross_attention import CrossAttention
+from etc_jax.layers.patterns.chunks import hash_key
 from etc_jax.layers.reversible import LayerKind, TwoStreamStack
+from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.embeddings import ReformerEmbeddings
@@ -25,12 +22,22 @@ from etc_jax.ops.chunked_loss import FactoredLogits
 
 
 def make_stack(
-    config: ReformerConfig, deterministic: bool, cross_attention: bool = False
+    config: ReformerConfig,
+    deterministic: bool,
+    cross_attention: bool = False,
+    cache_length: int | None = None,
 ) -> TwoStreamStack:
-    """The layers; those of a decoder of an encoder-decoder have cross-attention."""
+    """The layers.
+
+    Args:
+      config: of the model.
+      deterministic: no dropout.
+      cross_attention: layers have it: those of the decoder of an encoder-decoder.
+      cache_length: see `SelfAttention`.
+    """
     kinds = tuple(
-        _kind(config, deterministic, i, kind, cross_attention)
-        for i, kind in enumerate(config.pattern)
+        _kind(config, deterministic, i, cross_attention, cache_length)
+        for i in range(len(config.pattern))
     )
     repeats = config.num_layers // len(config.pattern)
     return TwoStreamStack(kinds, repeats, config.reversible)
@@ -40,37 +47,31 @@ def _kind(
     config: ReformerConfig,
     deterministic: bool,
     i: int,
-    kind: str,
     cross_attention: bool,
+    cache_length: int | None,
 ) -> LayerKind:
-    c = config
+    c, kind, pattern = config, config.pattern[i], config.patterns[i]
 
     def norm(name: str) -> LayerNorm:
         return LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name=name)
 
-    def attention(name: str) -> LocalAttention | LshAttention:
-        options = {
+    def options(dropout_rate: float) -> dict[str, Any]:
+        # No map of attention has a bias (trax).
+        return {
             "num_heads": c.num_heads,
             "head_dim": c.attention_head_dim,
-            "look": c.looks[kind],
-            "causal": c.causal,
             "stddev": c.initializer_range,
-            "dropout_rate": c.attention_dropout_rates[kind],
+            "projection_bias": False,
+            "out_bias": False,
+            "dropout_rate": dropout_rate,
             "implementation": c.attention,
             "deterministic": deterministic,
             "dtype": c.compute_dtype,
-            "name": name,
         }
-        if kind == "local":
-            return LocalAttention(**options)
-        return LshAttention(
-            num_hashes=c.num_hashes,
-            num_buckets=c.num_buckets,
-            max_length=c.max_length,
-            duplicates=c.duplicates,
-            rounding=c.rounding,
-            **options,
-        )
+
+    def attention(name: str) -> nn.Module:
+        of_kind = options(c.attention_dropout_rates[kind])
+        return pattern.module(name=name, cache_length=cache_length, **of_kind)
 
     def mlp(name: str):
         return chunked_mlp(
@@ -85,23 +86,12 @@ def _kind(
         )
 
     def cross(name: str) -> CrossAttention:
-        return CrossAttention(
-            c.num_heads,
-            c.attention_head_dim,
-            stddev=c.initializer_range,
-            projection_bias=False,
-            out_bias=False,
-            dropout_rate=c.attention_dropout_rate,
-            implementation=c.attention,
-            deterministic=deterministic,
-            dtype=c.compute_dtype,
-            name=name,
-        )
+        return CrossAttention(**options(c.attention_dropout_rate), name=name)
 
     halves = {"f": AttentionHalf, "cross": CrossAttentionHalf, "g": MlpHalf}
     if not cross_attention:
         del halves["cross"]
-    options = {
+    parts = {
         "attention": attention,
         "cross_attention": cross,
         "mlp": mlp,
@@ -111,7 +101,7 @@ def _kind(
         # The stack calls halves as functions of parameters.
         "parent": None,
     }
-    make = {name: functools.partial(half, **options) for name, half in halves.items()}
+    make = {name: functools.partial(half, **parts) for name, half in halves.items()}
     return LayerKind(f"{kind}_{i}", make)
 
 
@@ -200,7 +190,8 @@ class Reformer(nn.Module):
         )
         # [b, padded n] -> [b, padded n, e]
         x = self.embeddings(tokens).astype(c.residual_dtype)
-        return x, Sequence(example_ids, rotations), hash_key(self, c.hash_seed)
+        inputs = SequenceInputs(example_ids, rotations=rotations)
+        return x, inputs, hash_key(self, c.hash_seed)
 
     def _end(self, y1, y2):
         # [b, padded n, e], twice -> [b, padded n, 2 * e]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
+from etc_jax.layers.patterns.chunks import LocalChunks, LshChunks
 from etc_jax.models.config_problems import (
     DTYPES,
     bucket_problems,
@@ -136,16 +137,25 @@ class ReformerConfig:
         return jnp.dtype(self.dtype)
 
     @property
-    def looks(self) -> dict[str, lsh.ChunkNeighbors]:
-        """What tokens see, by kind of layer."""
-        return {
-            kind: lsh.ChunkNeighbors(
-                getattr(self, f"{kind}_chunk_length"),
-                getattr(self, f"{kind}_chunks_before"),
-                getattr(self, f"{kind}_chunks_after"),
-            )
-            for kind in KINDS
-        }
+    def patterns(self) -> tuple[LocalChunks, ...]:
+        """What tokens see in each layer of a repeat."""
+        return tuple(map(self._pattern_of, self.pattern))
+
+    def _pattern_of(self, kind: str) -> LocalChunks:
+        names = "chunk_length", "chunks_before", "chunks_after"
+        sizes = (getattr(self, f"{kind}_{name}") for name in names)
+        look = lsh.ChunkNeighbors(*sizes)
+        if kind == "local":
+            return LocalChunks(look, self.causal)
+        return LshChunks(
+            look,
+            self.causal,
+            num_hashes=self.num_hashes,
+            num_buckets=self.num_buckets,
+            max_length=self.max_length,
+            duplicates=self.duplicates,
+            rounding=self.rounding,
+        )
 
     @property
     def attention_dropout_rates(self) -> dict[str, float]:
@@ -176,7 +186,7 @@ class ReformerConfig:
     @property
     def chunking(self) -> tuple[int, int]:
         """(longest sequence that is one chunk everywhere, what divides longer ones)."""
-        chunks = [self.looks[kind].chunk_length for kind in set(self.pattern)]
+        chunks = [pattern.look.chunk_length for pattern in self.patterns]
         # A multiple of the chunks of all layers, so that none pads on its own.
         return min(chunks), math.lcm(*chunks)
 

@@ -22,10 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base import registry
-from etc_jax.layers.cached_attention import change_rows
 from etc_jax.layers.cached_stack import CachedStack, Streams
-from etc_jax.layers.chunked_attention import Sequence
-from etc_jax.layers.self_attention import Memory
+from etc_jax.layers.patterns.chunks import change_rows
+from etc_jax.layers.self_attention import Memory, SequenceInputs
 from etc_jax.models.causal_decoder import (
     Cache,
     CausalDecoder,
@@ -70,8 +69,8 @@ class ReformerLayers(NamedTuple):
           cross_attention: see `make_stack`.
         """
         config = _for_length(config, length)
-        plain = make_stack(config, True, cross_attention)
-        return cls(config, CachedStack.of(plain, params, length))
+        stack = make_stack(config, True, cross_attention, cache_length=length)
+        return cls(config, CachedStack.of(stack, params))
 
     def memory_rows(self, memory: Memory) -> MemoryRows:
         """See `CachedStack`."""
@@ -98,7 +97,7 @@ class ReformerLayers(NamedTuple):
             for a in (x, example_ids)
         )
         rng = jax.random.key(self.config.hash_seed)
-        return self.stack.fill(x, Sequence(ids), rng, memory)
+        return self.stack.fill(x, SequenceInputs(ids), rng, memory)
 
     def step(self, x: jax.Array, cache: Cache) -> tuple[Streams, tuple[Any, ...]]:
         """Runs one token more, `[b, 1, e]`; see `CachedStack.step`."""
@@ -108,7 +107,7 @@ class ReformerLayers(NamedTuple):
         length = position + 1
         whole = -(-length // multiple) * multiple
         length = jnp.where(length <= one_chunk, length, whole)  # `config.padded`
-        shared = Sequence(None, newest=Newest(position, 0, length))
+        shared = SequenceInputs(None, newest=Newest(position, 0, length))
         x = x.astype(self.config.residual_dtype)
         return self.stack.step(x, shared, cache.layers, cache.memory)
 

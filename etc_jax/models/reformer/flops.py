@@ -5,44 +5,15 @@ import numpy as np
 from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.reformer.config import ReformerConfig
-from etc_jax.ops.flops import attention, pairs_within, projection
-
-
-def _local_pairs(config: ReformerConfig, ids: np.ndarray) -> int:
-    look, index = config.looks["local"], np.arange(ids.shape[1])
-    # [n]: the chunk of each token, and the first and last place it looks at.
-    chunk = index // look.chunk_length
-    first = (chunk - look.before) * look.chunk_length
-    last = (chunk + 1 + look.after) * look.chunk_length - 1
-    return pairs_within(ids, first, index if config.causal else last)
-
-
-def _lsh_pairs(config: ReformerConfig, ids: np.ndarray) -> int:
-    look = config.looks["lsh"]
-    seen = look.chunk_length * (1 + look.before + look.after)
-    # [b, n] -> [b]
-    tokens = np.sum(ids > 0, axis=1)
-    return config.num_hashes * int(np.sum(tokens * np.minimum(seen, tokens)))
+from etc_jax.ops.flops import projection
 
 
 def body(config: ReformerConfig, inputs: SequenceInputs) -> float:
-    """Of the layers' forward pass on a batch in numpy.
-
-    LSH layers count what the paper does (Kitaev et al. 2020, table 1): `num_hashes`
-    rounds of all tokens of the chunks that are looked at, causal or not, without
-    hashing. In local layers a causal token sees those before it.
-    """
-    c, ids = config, np.asarray(inputs.example_ids)
-    tokens, inner = int(np.sum(ids > 0)), c.num_heads * c.attention_head_dim
-    one = projection(tokens, c.embed_dim, inner)
-    by_kind = {
-        "local": 4 * one + attention(_local_pairs(c, ids), c),
-        # One projection serves queries and keys.
-        "lsh": 3 * one + attention(_lsh_pairs(c, ids), c),
-    }
-    feed_forward = 2 * projection(tokens, c.embed_dim, c.mlp_dim)
-    layers = [by_kind[kind] + feed_forward for kind in c.pattern]
-    return c.num_layers // len(layers) * sum(layers)
+    """Of the layers' forward pass on a batch in numpy."""
+    tokens = int(np.sum(np.asarray(inputs.example_ids) > 0))
+    feed_forward = 2 * projection(tokens, config.embed_dim, config.mlp_dim)
+    layers = [feed_forward + p.flops(config, inputs) for p in config.patterns]
+    return config.num_layers // len(layers) * sum(layers)
 
 
 def logits(config: ReformerConfig) -> float:

@@ -15,9 +15,9 @@ from flax import linen as nn
 
 from etc_jax.base import registry
 from etc_jax.config.model_fields import free, sized
-from etc_jax.layers.chunked_attention import Sequence, hash_key
 from etc_jax.layers.common import LayerNorm
 from etc_jax.layers.encoder import positions_of
+from etc_jax.layers.patterns.chunks import hash_key
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
@@ -167,7 +167,7 @@ class ReformerSide(nn.Module):
         x = self.start(x, positions_of(ids, False)).astype(c.residual_dtype)
         # [b, n, e] -> [b, padded n, e]
         x, ids = (blocking.pad_axis(a, 1, 0, c.padded(n) - n) for a in (x, ids))
-        shared = Sequence(ids, memory=inputs.memory)
+        shared = SequenceInputs(ids, memory=inputs.memory)
         # Both streams begin as the embeddings.
         return self.finish(self.stack(x, x, shared, hash_key(self, c.hash_seed)))[:, :n]
 
