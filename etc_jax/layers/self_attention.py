@@ -102,7 +102,7 @@ class Pattern:
     projections: ClassVar[tuple[str, ...]] = ("query", "key", "value")
     more_projections: ClassVar[tuple[str, ...]] = ()
     splits_sequence: ClassVar[bool] = False
-    kernel_problem: ClassVar[str | None] = "there are no kernels of it"
+    kernel_problem: ClassVar[str | None] = "there are no kernels"
     full_attention_length: ClassVar[int | None] = 1
     reach: ClassVar[dict[str, Any] | None] = None
 
@@ -279,7 +279,7 @@ class SelfAttention(HeadProjections):
             # [b, 1, h, d] over the rows of this layer's cache.
             out, state = self.pattern.step(self, projected, inputs, state)
         else:
-            self._check_split()
+            self._check()
             out, state = self.pattern.run(self, projected, inputs, per_layer, state)
         # [b, n, h, d] -> [b, n, e]
         return self.joined(out, x.shape[-1]), state
@@ -292,10 +292,15 @@ class SelfAttention(HeadProjections):
         del inputs
         return rows
 
-    def _check_split(self) -> None:
-        if sharding.sequence_axis() is not None and not self.pattern.splits_sequence:
+    def _check(self) -> None:
+        pattern, name = self.pattern, type(self.pattern).__name__
+        if sharding.sequence_axis() is not None and not pattern.splits_sequence:
             raise ValueError(
-                "mesh.sequence is more than 1, but attention of the pattern "
-                f"{type(self.pattern).__name__} does not work on a split sequence; "
-                "split over data, fsdp or tensor"
+                f"mesh.sequence is more than 1, but attention of the pattern {name} "
+                "does not work on a split sequence; split over data, fsdp or tensor"
+            )
+        if self.implementation == "pallas" and pattern.kernel_problem:
+            raise ValueError(
+                f'attention is "pallas", but of the pattern {name} '
+                f'{pattern.kernel_problem}; use "auto" or "xla"'
             )

@@ -61,7 +61,9 @@ def equal(got, want):
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    "config", [BART, MBART, BART_LS], ids=["bart", "mbart", "bart_ls"]
+    "config",
+    [BART, MBART, BART_LS, dataclasses.replace(BART_LS, pooling_layers=2)],
+    ids=["bart", "mbart", "bart_ls", "averages everywhere"],
 )
 @pytest.mark.parametrize("key", ["args", "cfg", "a dict"])
 def test_every_weight_and_setting_is_read(tmp_path, config, key):

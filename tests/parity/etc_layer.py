@@ -148,7 +148,7 @@ def _compare_outputs(sidecar, outputs, got: Rows, params, layer) -> float:
     long_rows = masked_rows(sidecar, "l2l", "l2g")
     global_rows = masked_rows(sidecar, "g2g", "g2l")
     long_bias = params["long_out"]["bias"]
-    side = "long_out" if layer.share_out else "global_out"
+    side = "long_out" if layer.pattern.share_out else "global_out"
     global_bias = params[side]["bias"]
     differences = []
     for name, want in outputs.items():

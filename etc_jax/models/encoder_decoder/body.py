@@ -55,7 +55,8 @@ class OneSide(nn.Module):
         if c.embed_norm:
             self.embed_norm = make_norm(c)
         self.dropout = nn.Dropout(c.dropout_rate)
-        self.stack = self._stack(side.patterns, side.num_layers - side.top_layers)
+        if below := side.num_layers - side.top_layers:
+            self.stack = self._stack(side.patterns, below)
         if side.top_layers:
             self.top_stack = self._stack((side.top_pattern,), side.top_layers)
         if c.final_norm:
@@ -97,7 +98,8 @@ class OneSide(nn.Module):
         x = self.start(x, positions)
         self.sow("intermediates", "embedded", x)
         inputs = self.with_biases(inputs)
-        x = self.stack(x, inputs)
+        if self.side.num_layers > self.side.top_layers:
+            x = self.stack(x, inputs)
         if self.side.top_layers:
             x = self.top_stack(x, inputs)
         return self.finish(x)

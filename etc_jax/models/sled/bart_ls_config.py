@@ -63,11 +63,11 @@ class BartLsConfig(BartConfig):
             self, "block_size", "pool_kernel", "pool_stride"
         )
         yield from at_least(0).problems(self, "num_globals", "pool_padding")
-        if not 0 <= self.pooling_layers < self.num_layers:
+        if not 0 <= self.pooling_layers <= self.num_layers:
             yield (
                 "pooling_layers",
-                f"is {self.pooling_layers}; expected 0 to {self.num_layers - 1}, of "
-                f"the {self.num_layers} layers of the encoder",
+                f"is {self.pooling_layers}; expected 0 to num_layers, "
+                f"{self.num_layers}",
             )
         if self.num_globals > self.block_size:
             yield (
