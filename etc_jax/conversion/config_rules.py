@@ -32,6 +32,17 @@ def problems(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[s
             yield f"{key} {problem}"
 
 
+def check_head_dim(config: Any) -> None:
+    """Raises ValueError unless heads share out the width, as those of transformers."""
+    size = config.attention_head_dim
+    if size * config.num_heads != config.embed_dim:
+        raise ValueError(
+            f"head_dim is {size}, of {config.num_heads} heads in a width of "
+            f"{config.embed_dim}; transformers computes embed_dim / num_heads, "
+            "keep this model here"
+        )
+
+
 def raise_all(title: str, messages: Iterable[str]) -> None:
     """Raises a ValueError of all messages, below a title; nothing if there are none."""
     if listed := list(messages):

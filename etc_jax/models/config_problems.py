@@ -42,15 +42,9 @@ def transformer_problems(config: Any) -> Problems:
 
 
 def pattern_problems(config: Any, kinds: Sequence[str]) -> Problems:
-    """`pattern`, of some kinds of layers, and the number of layers."""
+    """`pattern`, of some kinds of layers."""
     if not config.pattern or any(kind not in kinds for kind in config.pattern):
         yield "pattern", f"is {config.pattern}; expected names of {tuple(kinds)}"
-    elif config.num_layers % len(config.pattern):
-        yield (
-            "num_layers",
-            f"is {config.num_layers}; expected whole repeats of the "
-            f"{len(config.pattern)} layers of pattern",
-        )
 
 
 def window_problems(config: Any) -> Problems:

@@ -37,6 +37,7 @@ def test_values_are_those_that_were_recorded():
                 "format": None,
                 "packing": "best_fit",
                 "pre_norm": False,
+                "head_dim": None,
                 "positions": "learnt",
                 "lsh_attention_dropout_rate": None,
                 "wandb_project": None,

@@ -16,7 +16,8 @@ from etc_jax import sharding
 from etc_jax.layers.self_attention import Pattern, SelfAttention, SequenceInputs
 from etc_jax.ops.attention.row_cache import Newest
 
-HEADS, SIZE, WIDTH = 2, 4, 8
+# Heads that do not share out the width.
+HEADS, SIZE, WIDTH = 2, 3, 8
 # Two packed examples, padding between and behind; and one with a token of padding.
 IDS = np.zeros((2, 24), np.int32)
 IDS[0, :13], IDS[0, 14:22], IDS[1, :23] = 1, 2, 1

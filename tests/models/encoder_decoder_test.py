@@ -288,11 +288,6 @@ def test_dropout_is_drawn_in_training_alone(name):
         ("bart", {"activation_dropout_rate": 1.5}, "activation_dropout_rate"),
         ("reformer", {"axial_shape": (8,)}, "axial_shape .* two or three numbers"),
         ("reformer", {"decoder_pattern": ("all",)}, "decoder_pattern .*'local'"),
-        (
-            "reformer",
-            {"num_decoder_layers": 3},
-            "num_decoder_layers is 3; .* 2 layers of decoder_pattern",
-        ),
         ("reformer", {"num_buckets": (3,)}, "num_buckets"),
         ("reformer", {"positions": "relative"}, "positions .*learnt, sinusoidal"),
         ("reformer", {"positions": "sinusoidal"}, r"axial_shape is \(8, 8\), but posi"),

@@ -140,6 +140,14 @@ def test_all_are_one_masked_language_model(name):
     assert registry.lookup("masked_lm_model", name.split()[0]) is EncoderForMaskedLm
 
 
+def test_heads_need_not_share_out_the_width():
+    config = dataclasses.replace(CONFIGS["bert"], num_heads=3, head_dim=5)
+    layer = params_of(config)["encoder"]["stack"]["layers"]["period"]["layer_0"]
+    layers, width = config.num_layers, config.embed_dim
+    assert layer["attention"]["query"]["kernel"].shape == (layers, width, 3, 5)
+    assert np.isfinite(apply(config, random_tokens(2, 9))).all()
+
+
 @pytest.mark.parametrize("name", ["roberta", "big_bird with globals"])
 def test_losses_are_those_of_the_logits(name):
     config = dataclasses.replace(CONFIGS[name], logits_chunk_length=4)

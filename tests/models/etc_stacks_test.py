@@ -280,7 +280,6 @@ def test_a_reversible_layer_has_the_parameters_of_a_plain_one():
     [
         ({"pattern": ("lsch",)}, "pattern is .*expected names of .*global_local"),
         ({"pattern": ()}, "pattern"),
-        ({"pattern": ("lsh",) * 3}, "num_layers is 4; expected whole repeats of the 3"),
         ({"num_buckets": (7,)}, "num_buckets"),
         ({"num_hashes": 0}, "num_hashes is 0; expected 1 or more"),
         ({"reversible": True}, "pre_norm is False; reversible needs True"),

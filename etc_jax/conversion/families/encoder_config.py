@@ -7,7 +7,14 @@ from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.base.rules import MOST, NOTHING, choice, either, listed, shown, text, whole
-from etc_jax.conversion.config_rules import EPSILON, RATE, SPREAD, problems, raise_all
+from etc_jax.conversion.config_rules import (
+    EPSILON,
+    RATE,
+    SPREAD,
+    check_head_dim,
+    problems,
+    raise_all,
+)
 from etc_jax.conversion.families.bert import ACTIVATIONS
 from etc_jax.conversion.families.encoder_family import facts_of
 from etc_jax.conversion.formats.native import family_of
@@ -117,6 +124,7 @@ def config_to_hf(config: EncoderConfig) -> dict[str, Any]:
       ValueError: if the config has what transformers does not.
     """
     family = family_of(config)
+    check_head_dim(config)
     values = {theirs: getattr(config, ours) for theirs, ours in _SAME.items()}
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {

@@ -22,6 +22,7 @@ from etc_jax.conversion.config_rules import (
     EPSILON,
     RATE,
     SPREAD,
+    check_head_dim,
     one_each,
     problems,
     raise_all,
@@ -409,6 +410,8 @@ def config_to_hf(config: EncoderDecoderConfig) -> dict[str, Any]:
     """
     family = family_of(config)
     keys = FAMILIES[family]
+    if "head_dim" not in keys.fields.values():
+        check_head_dim(config)
     values = {theirs: getattr(config, ours) for theirs, ours in keys.fields.items()}
     values |= keys.values_to(config)
     # Ids that there need not be.

@@ -205,7 +205,7 @@ def config_to_hf(config: ReformerConfig) -> dict[str, Any]:
         "model_type": "reformer",
         "architectures": [lm],
         "attention_head_size": c.attention_head_dim,
-        "attn_layers": list(c.pattern) * (c.num_layers // len(c.pattern)),
+        "attn_layers": list(c.run) * (c.num_layers // len(c.run)),
         "num_hidden_layers": c.num_layers,
         "axial_pos_embds": c.axial_shape is not None,
         "axial_pos_shape": list(c.axial_shape or (1, c.max_length)),
@@ -239,7 +239,7 @@ def _squeezed(axis: int) -> Transform:
 
 
 def _runs(config: ReformerConfig) -> LayerRuns:
-    return LayerRuns(_LAYERS, len(config.pattern))
+    return LayerRuns(_LAYERS, len(config.run))
 
 
 def names(config: ReformerConfig) -> tuple[Row, ...]:
@@ -268,7 +268,7 @@ def names(config: ReformerConfig) -> tuple[Row, ...]:
         Row("lm_head.decoder.weight", "logits/kernel", TRANSPOSE),
         Row(_HEAD_BIAS, "logits/bias"),
     ]
-    for i, kind in enumerate(config.pattern):
+    for i, kind in enumerate(config.run):
         theirs = runs.source(i)
         ours = f"encoder/stack/layers/{kind}_{i}/"
         rows += norm(f"{theirs}attention.layer_norm", f"{ours}f/attention_norm")

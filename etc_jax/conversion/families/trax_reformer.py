@@ -204,7 +204,7 @@ def _kinds(
 
 
 def _kinds_of(config: ReformerConfig) -> tuple[str, ...]:
-    return config.pattern * (config.num_layers // len(config.pattern))
+    return config.run * (config.num_layers // len(config.run))
 
 
 def _strange(
@@ -247,7 +247,7 @@ def _expected(config: ReformerConfig) -> dict[WeightLocation, _Array]:
     """What a model has, by its usual place."""
     expected = _outer(config)
     for layer, kind in enumerate(_kinds_of(config)):
-        repeat, i = divmod(layer, len(config.pattern))
+        repeat, i = divmod(layer, len(config.run))
         start = _PARTS_OF_A_LAYER * layer
         for (part, *inner), array in _inner(config, kind).items():
             target = f"encoder/stack/layers/{kind}_{i}/{array.target}"

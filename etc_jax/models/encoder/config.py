@@ -30,6 +30,7 @@ class EncoderConfig:
       embed_dim: width.
       num_layers: layers.
       num_heads: of each layer.
+      head_dim: of each head; None: embed_dim / num_heads.
       mlp_dim: hidden width of the feed-forward block.
       max_length: longest sequence that has positions.
       activation: of feed-forward and MLM head.
@@ -58,6 +59,7 @@ class EncoderConfig:
     embed_dim: int = sized(768)
     num_layers: int = sized(12)
     num_heads: int = sized(12)
+    head_dim: int | None = sized(None)
     mlp_dim: int = sized(3072)
     max_length: int = sized(512)
     # BERT's is the gelu of the error function, not its tanh approximation.
@@ -72,7 +74,6 @@ class EncoderConfig:
     dtype: str = free("float32")
     attention: str = free("auto")
 
-    head_dim: ClassVar[None] = None
     # Dropout before the norm of the embeddings.
     dropout_first: ClassVar[bool] = False
     answer_mlp: ClassVar[bool] = False
@@ -93,7 +94,7 @@ class EncoderConfig:
     @property
     def attention_head_dim(self) -> int:
         """Size of one head."""
-        return self.embed_dim // self.num_heads
+        return self.head_dim or self.embed_dim // self.num_heads
 
     @property
     def num_positions(self) -> int:
@@ -122,7 +123,8 @@ class EncoderConfig:
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
         positive = (
-            "vocab_size num_types embed_dim num_layers num_heads mlp_dim max_length"
+            "vocab_size num_types embed_dim num_layers num_heads head_dim mlp_dim "
+            "max_length"
         )
         yield from at_least(1).problems(self, *positive.split())
         yield from at_least(0, "all").problems(self, "logits_chunk_length")

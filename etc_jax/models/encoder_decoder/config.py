@@ -81,6 +81,7 @@ class EncoderDecoderConfig:
       embed_dim: width.
       num_layers, num_decoder_layers: layers of the encoder, of the decoder.
       num_heads: of each layer.
+      head_dim: of each head; None: embed_dim / num_heads, of each side.
       mlp_dim: hidden width of the feed-forward blocks.
       max_length: longest input; the longest target too, unless a family has its own.
         Without tables of positions it limits nothing; see `position_limit`.
@@ -122,7 +123,6 @@ class EncoderDecoderConfig:
     logits_bias: ClassVar[bool] = False
     # Dropout after the last norm of a stack as well.
     final_dropout: ClassVar[bool] = False
-    head_dim: ClassVar[int | None] = None
     num_decoder_heads: ClassVar[int | None] = None
     decoder_mlp_dim: ClassVar[int | None] = None
     # Texts begin with the first token of the vocabulary, such as <s>.
@@ -138,6 +138,7 @@ class EncoderDecoderConfig:
     num_layers: int = sized(6)
     num_decoder_layers: int = sized(6)
     num_heads: int = sized(12)
+    head_dim: int | None = sized(None)
     mlp_dim: int = sized(3072)
     max_length: int = sized(1024)
     activation: str = "gelu_exact"
@@ -348,7 +349,8 @@ class BartConfig(EncoderDecoderConfig):
         if problem := dropout_rate_problem(self.activation_dropout_rate):
             yield "activation_dropout_rate", problem
         heads = self.num_decoder_heads
-        if heads is not None and heads > 0 and self.embed_dim % heads:
+        divides = self.head_dim or not heads or heads < 0 or not self.embed_dim % heads
+        if not divides:
             yield (
                 "num_decoder_heads",
                 f"{heads} does not divide embed_dim {self.embed_dim}; change one",

@@ -88,11 +88,11 @@ def _parts(config: EtcConfig, deterministic: bool, pattern: Pattern) -> dict[str
 
 
 def _stack(config: EtcConfig, deterministic: bool) -> Stack | TwoStreamStack:
-    repeats = config.num_layers // len(config.pattern)
+    repeats = config.num_layers // len(config.run)
     kinds = [
         (f"{kind}_{i}", _parts(config, deterministic, pattern))
         for i, (kind, pattern) in enumerate(
-            zip(config.pattern, config.patterns, strict=True)
+            zip(config.run, config.patterns, strict=True)
         )
     ]
     if config.reversible:

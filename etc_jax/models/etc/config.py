@@ -14,7 +14,7 @@ from etc_jax.layers.patterns.chunks import LshChunks
 from etc_jax.layers.patterns.flat import Flat
 from etc_jax.layers.patterns.global_local import GlobalLocal
 from etc_jax.layers.self_attention import Pattern
-from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.layers.stack import REMAT_POLICIES, run_of
 from etc_jax.models.config_problems import (
     bucket_problems,
     pattern_problems,
@@ -55,8 +55,9 @@ class EtcConfig:
       hard_g2l: global tokens see only the long tokens linked to them.
       hard_l2g: long tokens see only the global tokens they are linked to.
       parent_labels: labels of (child -> parent, parent -> child) global tokens.
-      pattern: attention of each layer of a repeat: "global_local", or "lsh", which sees
-        both inputs as one sequence (`layers.patterns.flat`).
+      pattern: attention of the first layers, which come again in the same order, the
+        last time as far as there are layers: "global_local", or "lsh", which sees both
+        inputs as one sequence (`layers.patterns.flat`).
       reversible: two streams, of which the backward pass works out all activations
         from the last ones (`ops.reversible`); the output is the norm of their mean.
         Needs pre_norm.
@@ -136,9 +137,14 @@ class EtcConfig:
         )
 
     @property
+    def run(self) -> tuple[str, ...]:
+        """The kinds of layers of a repeat: `pattern`, unless the last is cut short."""
+        return run_of(self.pattern, self.num_layers)
+
+    @property
     def patterns(self) -> tuple[Pattern, ...]:
         """What tokens see in each layer of a repeat."""
-        return tuple(map(self._pattern_of, self.pattern))
+        return tuple(map(self._pattern_of, self.run))
 
     def _pattern_of(self, kind: str) -> Pattern:
         if kind == "global_local":

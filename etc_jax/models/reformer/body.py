@@ -37,9 +37,9 @@ def make_stack(
     """
     kinds = tuple(
         _kind(config, deterministic, i, cross_attention, cache_length)
-        for i in range(len(config.pattern))
+        for i in range(len(config.run))
     )
-    repeats = config.num_layers // len(config.pattern)
+    repeats = config.num_layers // len(config.run)
     return TwoStreamStack(kinds, repeats, config.reversible)
 
 
@@ -50,7 +50,7 @@ def _kind(
     cross_attention: bool,
     cache_length: int | None,
 ) -> LayerKind:
-    c, kind, pattern = config, config.pattern[i], config.patterns[i]
+    c, kind, pattern = config, config.run[i], config.patterns[i]
 
     def norm(name: str) -> LayerNorm:
         return LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name=name)

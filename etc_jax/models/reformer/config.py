@@ -11,6 +11,7 @@ from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.chunks import LocalChunks, LshChunks
+from etc_jax.layers.stack import run_of
 from etc_jax.models.config_problems import (
     DTYPES,
     bucket_problems,
@@ -35,8 +36,9 @@ class ReformerConfig:
     Attributes:
       vocab_size: rows of the token table.
       embed_dim: width of each of the two streams.
-      num_layers: layers, whole repeats of `pattern`.
-      pattern: attention of each layer of a repeat, "local" or "lsh".
+      num_layers: layers.
+      pattern: attention of the first layers, "local" or "lsh"; they come again in the
+        same order, the last time as far as there are layers.
       num_heads: of each layer.
       head_dim: of each head; None: embed_dim / num_heads.
       mlp_dim: hidden width of the feed-forward half.
@@ -137,9 +139,14 @@ class ReformerConfig:
         return jnp.dtype(self.dtype)
 
     @property
+    def run(self) -> tuple[str, ...]:
+        """The kinds of layers of a repeat: `pattern`, unless the last is cut short."""
+        return run_of(self.pattern, self.num_layers)
+
+    @property
     def patterns(self) -> tuple[LocalChunks, ...]:
         """What tokens see in each layer of a repeat."""
-        return tuple(map(self._pattern_of, self.pattern))
+        return tuple(map(self._pattern_of, self.run))
 
     def _pattern_of(self, kind: str) -> LocalChunks:
         names = "chunk_length", "chunks_before", "chunks_after"

@@ -44,7 +44,7 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
 
     Attributes:
       max_target_length: longest target; the decoder has a table of its positions.
-      pattern, decoder_pattern: attention of each layer of a repeat, "local" or "lsh".
+      pattern, decoder_pattern: see `ReformerConfig`.
       head_dim: of each head; None: embed_dim / num_heads.
       positions: of both; see `ReformerConfig`.
       axial_shape, axial_dims: of the positions of the encoder; None: a table.
@@ -140,7 +140,7 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
         # What both sides have is reported of the encoder.
         for name, problem in self.one_side(causal=True).problems():
             if (field := _DECODER_FIELDS.get(name)) and field not in reported:
-                yield field, problem.replace("of pattern", "of decoder_pattern")
+                yield field, problem
 
 
 class ReformerSide(nn.Module):

@@ -42,6 +42,7 @@ def test_a_longformer_that_is_read_has_a_table_of_positions():
         ({"causal": True}, "causal or dilated"),
         ({"attention_dilation": (2,)}, "causal or dilated"),
         ({"pre_norm": True}, "norms after the residuals"),
+        ({"head_dim": 5}, "head_dim is 5, of 12 heads in a width of 768"),
     ],
 )
 def test_what_transformers_cannot_compute_is_not_written(change, message):
