@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.cross_attention import MemoryProjections
 from etc_jax.layers.self_attention import Memory, SequenceInputs
@@ -139,11 +138,6 @@ class CachedBlocks(NamedTuple):
         return x, (caches,)
 
 
-@registry.register("decoder", "bart")
-@registry.register("decoder", "led")
-@registry.register("decoder", "t5")
-@registry.register("decoder", "long_t5")
-@registry.register("decoder", "bart_ls")
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqDecoder(CausalDecoder):
     """An encoder-decoder token by token; see `decoding.Decoder`.

@@ -7,7 +7,7 @@ again in the backward pass, and keys that are computed only to be masked count
 nothing, so that no choice of an implementation changes the metric (Chowdhery et al.
 2022, appendix B). The backward pass is twice the forward pass.
 
-Each family registers `Flops` under its name, kind "useful_flops".
+Each `Family` has its `Flops`.
 """
 
 from collections.abc import Callable

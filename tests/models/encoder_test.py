@@ -345,7 +345,7 @@ def test_labels_of_blocks_after_globals_have_the_gradient_of_every_pair():
 
     def results(attention):
         made = dataclasses.replace(config, attention=attention)
-        model = EncoderForLabels(made, 3)
+        model = EncoderForLabels(made, num_labels=3)
 
         def loss(params):
             with jax.default_matmul_precision("highest"):

@@ -124,7 +124,7 @@ def model_of(
     if head in ("ForSequenceClassification", "ForTokenClassification"):
         of_tokens = head == "ForTokenClassification"
         kind = EncoderForTokenLabels if of_tokens else EncoderForLabels
-        return kind(config, _num_labels(weights), with_pooler=pooler)
+        return kind(config, num_labels=_num_labels(weights), with_pooler=pooler)
     kind = EncoderForSpans if head == "ForQuestionAnswering" else EncoderWithoutHead
     return kind(config, with_pooler=pooler)
 

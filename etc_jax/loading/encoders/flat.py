@@ -17,9 +17,9 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES, filled
 from etc_jax.formats.text_to_text import end_id
 from etc_jax.loading.text_encoder import KIND, Batch, Input, Marked
-from etc_jax.models.encoder.body import Encoder
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.family import body_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ class SequenceEncoder(FlatEncoder):
             jnp.arange(tokens.shape[1]), tokens.shape
         )
         inputs["types"] = batch[TYPES]
-        return Encoder(self.config).apply(
+        return body_of(self.config)(self.config).apply(
             variables, tokens, batch[EXAMPLE_IDS], **inputs
         )
 

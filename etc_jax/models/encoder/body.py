@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import sharding
-from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.layers.encoder import TokenEmbeddings
@@ -19,6 +18,7 @@ from etc_jax.layers.self_attention import Pattern, SequenceInputs, drawn
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.family import body_of
 from etc_jax.ops import sequence
 from etc_jax.ops.chunked_loss import cross_entropy
 
@@ -199,10 +199,6 @@ class Encoder(nn.Module):
         return self.embeddings.attend(x)
 
 
-@registry.register("masked_lm_model", "bert")
-@registry.register("masked_lm_model", "roberta")
-@registry.register("masked_lm_model", "longformer")
-@registry.register("masked_lm_model", "big_bird")
 class EncoderForMaskedLm(nn.Module):
     """The encoder with logits over the vocabulary, by the table of its tokens.
 
@@ -220,8 +216,9 @@ class EncoderForMaskedLm(nn.Module):
 
     def setup(self):
         c = self.config
-        pooler = self.with_pooler or self.with_next_sentence
-        self.encoder = Encoder(c, self.deterministic, pooler)
+        needed = self.with_pooler or self.with_next_sentence
+        pooler = {"with_pooler": True} if needed else {}
+        self.encoder = body_of(c)(c, self.deterministic, **pooler)
         self.mlm_dense = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = _norm(c)
         # Logits are products with the token table, so the bias is no Dense layer's.

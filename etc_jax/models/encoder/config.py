@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.block_sparse import MOMENTS, BlockSparse
@@ -120,6 +119,11 @@ class EncoderConfig:
         """What tokens see in each layer of a run that is repeated."""
         return (Full(),)
 
+    @property
+    def has_globals(self) -> bool:
+        """Whether tokens of an input may be global."""
+        return "global_index" in self.patterns[0].reads
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""
         positive = (
@@ -132,13 +136,11 @@ class EncoderConfig:
         yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
 
 
-@registry.register("model_config", "bert")
 @dataclasses.dataclass(frozen=True)
 class BertConfig(EncoderConfig):
     """A BERT (Devlin et al. 2018)."""
 
 
-@registry.register("model_config", "roberta")
 @dataclasses.dataclass(frozen=True)
 class RobertaConfig(EncoderConfig):
     """A RoBERTa (Liu et al. 2019): BERT with positions that skip padding.
@@ -170,7 +172,6 @@ class RobertaConfig(EncoderConfig):
 POSITIONS = ("learnt", "sinusoidal", "relative", "none")
 
 
-@registry.register("model_config", "longformer")
 @dataclasses.dataclass(frozen=True)
 class LongformerConfig(RobertaConfig):
     """A Longformer (Beltagy et al. 2020): RoBERTa with windows and global tokens.
@@ -259,7 +260,6 @@ class LongformerConfig(RobertaConfig):
             )
 
 
-@registry.register("model_config", "big_bird")
 @dataclasses.dataclass(frozen=True)
 class BigBirdConfig(EncoderConfig):
     """A BigBird (Zaheer et al. 2020): BERT with block-sparse attention.

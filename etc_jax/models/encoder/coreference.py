@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
-from etc_jax.models.encoder.body import Encoder
-from etc_jax.models.encoder.config import EncoderConfig, LongformerConfig
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.family import body_of
 
 
 class EncoderForCoreference(nn.Module):
@@ -61,9 +61,9 @@ class EncoderForCoreference(nn.Module):
             raise ValueError(
                 f"texts have {n} tokens, expected a multiple of part_length {length}"
             )
-        encoder = Encoder(c, self.deterministic, name="encoder")
+        encoder = body_of(c)(c, self.deterministic, name="encoder")
         named = {}
-        if isinstance(c, LongformerConfig):
+        if c.has_globals:
             # Its projections of global tokens stay parts of the model.
             named["global_index"] = jnp.full((b * n // length, 1), -1, jnp.int32)
         # [b, n] -> [b * n / length, length]: parts are rows of their own.

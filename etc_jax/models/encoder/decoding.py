@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.layers.block import Block
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.layers.stack import stack_layers
@@ -26,7 +25,6 @@ from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.ops.attention.row_cache import Newest
 
 
-@registry.register("decoder", "longformer")
 @dataclasses.dataclass(frozen=True)
 class LongformerDecoder(CausalDecoder):
     """A causal Longformer token by token; see `decoding.Decoder`."""

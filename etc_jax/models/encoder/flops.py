@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.ops.flops import projection
@@ -26,10 +25,6 @@ def causal_logits(config: EncoderConfig) -> float:
     return projection(1, config.embed_dim, config.vocab_size)
 
 
-@registry.register("useful_flops", "bert")
-@registry.register("useful_flops", "roberta")
-@registry.register("useful_flops", "longformer")
-@registry.register("useful_flops", "big_bird")
 class EncoderFlops:
     """See `useful_flops.Flops`."""
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
-from etc_jax.models.encoder.body import Encoder
 from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.family import body_of
 
 # What BigBird takes off logits where no answer may be.
 _NO_ANSWER = 1e6
@@ -34,9 +34,13 @@ class EncoderHead(nn.Module):
     config: EncoderConfig
     deterministic: bool = True
 
-    def make_encoder(self, with_pooler: bool = False) -> Encoder:
-        """The encoder, to be called in a compact method."""
-        return Encoder(self.config, self.deterministic, with_pooler, name="encoder")
+    def make_encoder(self, with_pooler: bool = False) -> nn.Module:
+        """The body of the family, to be called in a compact method."""
+        body, options = body_of(self.config), {}
+        # A pooler is BERT's: bodies without one are not asked for it.
+        if with_pooler:
+            options["with_pooler"] = True
+        return body(self.config, self.deterministic, **options, name="encoder")
 
     def dropout(self) -> nn.Dropout:
         """Dropout at the rate of the encoder."""
@@ -69,30 +73,24 @@ class EncoderForTexts(EncoderHead):
         return {name: encoder(**inputs) for name, inputs in texts.items()}
 
 
-class EncoderForLabels(nn.Module):
+class EncoderForLabels(EncoderHead, kw_only=True):
     """The encoder with logits of the labels of a whole sequence, by its first token.
 
     Of a Longformer, that token should be global.
 
     Attributes:
-      config: of the encoder.
       num_labels: of them.
-      deterministic: no dropout.
       with_pooler: the encoder has one, whether or not this head reads it.
     """
 
-    config: EncoderConfig
     num_labels: int
-    deterministic: bool = True
     with_pooler: bool = False
 
     @nn.compact
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, num_labels]`; arguments as of `Encoder`."""
-        c = self.config
-        dropout = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
-        pooler = self.with_pooler or c.label_activation is None
-        encoder = Encoder(c, self.deterministic, pooler, name="encoder")
+        c, dropout = self.config, self.dropout()
+        encoder = self.make_encoder(self.with_pooler or c.label_activation is None)
         x = encoder(tokens, example_ids, **inputs)
         if c.label_activation is None:
             # [b, n, e] -> [b, e], by BERT's pooler.
@@ -106,30 +104,24 @@ class EncoderForLabels(nn.Module):
         return out_layer(c, self.num_labels, "label_out")(dropout(x))
 
 
-class EncoderForTokenLabels(nn.Module):
+class EncoderForTokenLabels(EncoderHead, kw_only=True):
     """The encoder with logits of the labels of each token.
 
     Attributes:
-      config: of the encoder.
       num_labels: of them.
-      deterministic: no dropout.
       with_pooler: the encoder has one, which this head does not read.
     """
 
-    config: EncoderConfig
     num_labels: int
-    deterministic: bool = True
     with_pooler: bool = False
 
     @nn.compact
     def __call__(self, tokens, example_ids=None, **inputs) -> jax.Array:
         """float32 logits `[b, n, num_labels]`; arguments as of `Encoder`."""
-        c = self.config
-        encoder = Encoder(c, self.deterministic, self.with_pooler, name="encoder")
-        x = encoder(tokens, example_ids, **inputs)
-        x = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)(x)
+        encoder = self.make_encoder(self.with_pooler)
+        x = self.dropout()(encoder(tokens, example_ids, **inputs))
         # [b, n, e] -> [b, n, num_labels]
-        return out_layer(c, self.num_labels, "token_label_out")(x)
+        return out_layer(self.config, self.num_labels, "token_label_out")(x)
 
 
 class EncoderForChoices(EncoderHead):

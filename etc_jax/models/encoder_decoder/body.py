@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax import sharding
-from etc_jax.base import registry
 from etc_jax.layers.block import one_stream
 from etc_jax.layers.common import Dense, Embed, truncated_normal
 from etc_jax.layers.encoder import positions_of
@@ -138,11 +137,6 @@ class OneSide(nn.Module):
         return x
 
 
-@registry.register("seq2seq_model", "bart")
-@registry.register("seq2seq_model", "t5")
-@registry.register("seq2seq_model", "led")
-@registry.register("seq2seq_model", "long_t5")
-@registry.register("seq2seq_model", "bart_ls")
 class EncoderDecoder(nn.Module):
     """Text to text: logits of each token of a target after those before it.
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.full import Causal, Full
@@ -305,7 +304,6 @@ class EncoderDecoderConfig:
             )
 
 
-@registry.register("model_config", "bart")
 @dataclasses.dataclass(frozen=True)
 class BartConfig(EncoderDecoderConfig):
     """A BART (Lewis et al. 2020); by its switches an mBART or what is between.
@@ -357,7 +355,6 @@ class BartConfig(EncoderDecoderConfig):
             )
 
 
-@registry.register("model_config", "led")
 @dataclasses.dataclass(frozen=True)
 class LedConfig(BartConfig):
     """A Longformer encoder-decoder (Beltagy et al. 2020, section 7).
@@ -398,7 +395,6 @@ class LedConfig(BartConfig):
             yield "encoder_attention_dropout_rate", problem
 
 
-@registry.register("model_config", "t5")
 @dataclasses.dataclass(frozen=True)
 class T5Config(EncoderDecoderConfig):
     """A T5 (Raffel et al. 2020); v1.1 is gated, with logits of their own, unscaled.
@@ -483,7 +479,6 @@ class T5Config(EncoderDecoderConfig):
         yield from at_least(1).problems(self, "max_distance")
 
 
-@registry.register("model_config", "long_t5")
 @dataclasses.dataclass(frozen=True)
 class LongT5Config(T5Config):
     """A LongT5 (Guo et al. 2022): T5 v1.1 with local attention in its encoder.

@@ -5,7 +5,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
@@ -62,11 +61,6 @@ def body(
     return _encoder(config, source) + _decoder(config, memory, ids)
 
 
-@registry.register("useful_flops", "bart")
-@registry.register("useful_flops", "led")
-@registry.register("useful_flops", "t5")
-@registry.register("useful_flops", "long_t5")
-@registry.register("useful_flops", "bart_ls")
 class EncoderDecoderFlops:
     """See `useful_flops.Flops`; inputs are a pair, of the encoder and the decoder."""
 

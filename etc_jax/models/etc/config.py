@@ -7,7 +7,6 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from etc_jax import structure as st
-from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.chunks import LshChunks
@@ -25,7 +24,6 @@ from etc_jax.ops.attention.lsh import ChunkNeighbors
 KINDS = ("global_local", "lsh")
 
 
-@registry.register("model_config", "etc")
 @dataclasses.dataclass(frozen=True)
 class EtcConfig:
     """An ETC encoder; the defaults are the paper's base model (section 4.1).

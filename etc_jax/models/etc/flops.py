@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from etc_jax.base import registry
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.ops.flops import projection
 from etc_jax.structure import Structure
@@ -42,7 +41,6 @@ def masked_logits(config: EtcConfig) -> float:
     )
 
 
-@registry.register("useful_flops", "etc")
 class EtcFlops:
     """See `useful_flops.Flops`."""
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from etc_jax.base import registry
 from etc_jax.layers.block import AttentionHalf, CrossAttentionHalf, MlpHalf
 from etc_jax.layers.common import Dense, LayerNorm, chunked_mlp
 from etc_jax.layers.cross_attention import CrossAttention
@@ -198,8 +197,6 @@ class Reformer(nn.Module):
         return self.final_norm(jnp.concatenate([y1, y2], axis=-1))
 
 
-@registry.register("causal_lm_model", "reformer")
-@registry.register("masked_lm_model", "reformer")
 class ReformerLm(nn.Module):
     """Reformer with logits over the vocabulary: a language model, or masked.
 

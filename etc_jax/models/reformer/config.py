@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.chunks import LocalChunks, LshChunks
@@ -28,7 +27,6 @@ POSITIONS = ("learnt", "sinusoidal")
 AXIAL_TABLES = ("rows", "columns", "channels")
 
 
-@registry.register("model_config", "reformer")
 @dataclasses.dataclass(frozen=True)
 class ReformerConfig:
     """A Reformer (Kitaev et al. 2020); the defaults are its 64k-byte language model.

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.base import registry
 from etc_jax.layers.cached_stack import CachedStack, Streams
 from etc_jax.layers.patterns.chunks import change_rows
 from etc_jax.layers.self_attention import Memory, SequenceInputs
@@ -123,7 +122,6 @@ def _for_length(config: ReformerConfig, length: int) -> ReformerConfig:
 # --- the model ------------------------------------------------------------------------
 
 
-@registry.register("decoder", "reformer")
 @dataclasses.dataclass(frozen=True)
 class ReformerDecoder(CausalDecoder):
     """A Reformer token by token; see `decoding.Decoder`."""

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from etc_jax.base import registry
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.flops import projection
@@ -21,7 +20,6 @@ def logits(config: ReformerConfig) -> float:
     return projection(1, 2 * config.embed_dim, config.vocab_size)
 
 
-@registry.register("useful_flops", "reformer")
 class ReformerFlops:
     """See `useful_flops.Flops`."""
 

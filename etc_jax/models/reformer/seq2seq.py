@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from etc_jax.base import registry
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.common import LayerNorm
 from etc_jax.layers.encoder import positions_of
@@ -37,7 +36,6 @@ _DECODER_FIELDS = {
 }
 
 
-@registry.register("model_config", "reformer_seq2seq")
 @dataclasses.dataclass(frozen=True)
 class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     """An encoder-decoder of two Reformers; see `ReformerConfig` too.
@@ -181,7 +179,6 @@ class ReformerSide(nn.Module):
         return self.final_norm((y1 + y2) / 2)
 
 
-@registry.register("seq2seq_model", "reformer_seq2seq")
 class ReformerSeq2Seq(EncoderDecoder):
     """Text to text by two Reformers; see `EncoderDecoder`."""
 
@@ -192,7 +189,6 @@ class ReformerSeq2Seq(EncoderDecoder):
         return ReformerSide(self.config.one_side(side.causal), self.deterministic)
 
 
-@registry.register("useful_flops", "reformer_seq2seq")
 class ReformerSeq2SeqFlops:
     """See `useful_flops.Flops`; inputs are a pair, of the encoder and the decoder."""
 

@@ -13,14 +13,12 @@ from typing import Any, ClassVar
 
 import jax
 
-from etc_jax.base import registry
 from etc_jax.layers.patterns.chunks import change_rows
 from etc_jax.models.reformer.decoding import ReformerLayers
 from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 from etc_jax.models.seq2seq_decoding import Seq2SeqDecoder
 
 
-@registry.register("decoder", "reformer_seq2seq")
 @dataclasses.dataclass(frozen=True)
 class ReformerSeq2SeqDecoder(Seq2SeqDecoder):
     """See `Seq2SeqDecoder`."""

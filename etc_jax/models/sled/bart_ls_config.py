@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from etc_jax.base import registry
 from etc_jax.base.rules import at_least
 from etc_jax.config.model_fields import sized
 from etc_jax.layers.patterns.blocks import Blocks, Pooled
@@ -13,7 +12,6 @@ from etc_jax.ops.attention import pooled_block
 from etc_jax.ops.attention.pooled_block import Pool
 
 
-@registry.register("model_config", "bart_ls")
 @dataclasses.dataclass(frozen=True)
 class BartLsConfig(BartConfig):
     """A BART whose encoder attends in blocks and to averages (Xiong et al. 2022).

@@ -18,7 +18,7 @@ from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.coreference import SpanPairs
 from etc_jax.models.encoder.answers import EncoderForAnswers
-from etc_jax.models.encoder.config import EncoderConfig, LongformerConfig
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder.coreference import EncoderForCoreference
 from etc_jax.models.encoder.heads import (
     EncoderForLabels,
@@ -58,7 +58,7 @@ class EncoderFinetuning(Finetuning):
 
     def named_inputs(self, batch: Any) -> dict[str, Any]:
         named = {TYPES: batch[TYPES]}
-        if isinstance(self.model, LongformerConfig):
+        if self.model.has_globals:
             named[GLOBAL_INDEX] = batch[GLOBAL_INDEX]
         return named
 
@@ -72,7 +72,7 @@ class SequenceLabels(OneLabel, EncoderFinetuning):
     """A class of the whole text: outputs are float32 `[b, classes]`."""
 
     def module(self, deterministic: bool) -> EncoderForLabels:
-        return EncoderForLabels(self.model, len(self.classes), deterministic)
+        return EncoderForLabels(self.model, deterministic, num_labels=len(self.classes))
 
 
 @registry.register("learner", "label_sets/sequence")
@@ -85,7 +85,9 @@ class SequenceTokenLabels(TokenLabels, EncoderFinetuning):
     """A class of each token: outputs are float32 `[b, n, classes]`."""
 
     def module(self, deterministic: bool) -> EncoderForTokenLabels:
-        return EncoderForTokenLabels(self.model, len(self.classes), deterministic)
+        return EncoderForTokenLabels(
+            self.model, deterministic, num_labels=len(self.classes)
+        )
 
 
 @registry.register("learner", "spans/sequence")

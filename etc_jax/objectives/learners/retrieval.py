@@ -18,7 +18,6 @@ from etc_jax.formats import sequence
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX, TOKENS, TYPES
 from etc_jax.loading import pooling
 from etc_jax.loading.text_encoder import TextEncoder, text_encoder_of
-from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.models.encoder.heads import EncoderForTexts
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
 from etc_jax.objectives.learners.finetuning import Sums
@@ -99,8 +98,7 @@ class SequenceRetrieval(EncoderFinetuning):
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
         # Of a Longformer the first token is global, unless it is causal.
-        is_longformer = isinstance(self.model, LongformerConfig)
-        with_globals = is_longformer and self.text_encoder.num_globals > 0
+        with_globals = self.model.has_globals and self.text_encoder.num_globals > 0
         return (
             {
                 name: {

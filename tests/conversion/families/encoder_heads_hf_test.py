@@ -47,8 +47,8 @@ def model_of(head: str, config):
     return {
         "ForMaskedLM": lambda: EncoderForMaskedLm(config),
         "ForPreTraining": lambda: EncoderForMaskedLm(config, with_next_sentence=True),
-        "ForSequenceClassification": lambda: EncoderForLabels(config, 5),
-        "ForTokenClassification": lambda: EncoderForTokenLabels(config, 5),
+        "ForSequenceClassification": lambda: EncoderForLabels(config, num_labels=5),
+        "ForTokenClassification": lambda: EncoderForTokenLabels(config, num_labels=5),
         "ForQuestionAnswering": lambda: EncoderForSpans(config),
         "ForMultipleChoice": lambda: EncoderForChoices(config),
         "Model": lambda: EncoderWithoutHead(config, with_pooler=True),
@@ -107,7 +107,7 @@ def test_weights_tell_the_head_where_the_config_does_not(head):
 
 def test_a_classifier_of_no_known_class_is_refused():
     config = CONFIGS["Bert"]
-    weights = exported(EncoderForLabels(config, 5), config)
+    weights = exported(EncoderForLabels(config, num_labels=5), config)
     with pytest.raises(ValueError, match="names no class in architectures"):
         conversion.model_of({}, weights, config)
     values = {"architectures": ["BertForNextSentencePrediction"]}
@@ -127,8 +127,8 @@ def test_a_pooler_comes_along_with_any_head():
     config = CONFIGS["Roberta"]
     for model in (
         EncoderForMaskedLm(config, with_pooler=True),
-        EncoderForLabels(config, 2, with_pooler=True),
-        EncoderForTokenLabels(config, 2, with_pooler=True),
+        EncoderForLabels(config, num_labels=2, with_pooler=True),
+        EncoderForTokenLabels(config, num_labels=2, with_pooler=True),
         EncoderForSpans(config, with_pooler=True),
     ):
         params = random_params(model)

@@ -184,7 +184,7 @@ def test_heads_that_mean_the_same_come_along(to):
         pooled["encoder"]["pooler"]["kernel"],
     )
     spans = random_params(EncoderForSpans(config))
-    labels = random_params(EncoderForLabels(config, 3))
+    labels = random_params(EncoderForLabels(config, num_labels=3))
     if to == "longformer":
         made = extend(labels, config, Extension(to, 32))
         np.testing.assert_array_equal(

@@ -88,7 +88,7 @@ def test_nothing_but_the_rows_of_the_vocabulary_changes():
 
 def test_a_model_with_another_head_keeps_it_and_the_dtype():
     config = CONFIGS["bert"]
-    params = random_params(EncoderForLabels(config, 3))
+    params = random_params(EncoderForLabels(config, num_labels=3))
     params = jax.tree.map(lambda x: x.astype(np.float16), params)
     made = grow(params, config, 1)
     assert "mlm_bias" not in made.params

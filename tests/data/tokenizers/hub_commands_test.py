@@ -121,7 +121,7 @@ SAYS = {
 def test_names_of_labels_and_ways_to_a_vector_go_along(tmp_path, capsys):
     """From Hugging Face to a model of ours, longer and larger ones, and back."""
     config = RobertaConfig(**SIZES | {"vocab_size": len(BPE_PIECES)})
-    params = _params(encoder.shapes(EncoderForLabels(config, 3)))
+    params = _params(encoder.shapes(EncoderForLabels(config, num_labels=3)))
     files = sentence_folder.files_of(SentenceFolder("cls", True, 12), 8)
     beside = roberta_json(tmp_path / "tokenizer")
     files |= {p.name: p.read_bytes() for p in beside.glob("tokenizer*")}

@@ -1,0 +1,33 @@
+"""Reformer, as a language model and as an encoder-decoder."""
+
+from etc_jax.models.family import Family, register
+from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.reformer.decoding import ReformerDecoder
+from etc_jax.models.reformer.flops import ReformerFlops
+from etc_jax.models.reformer.seq2seq import (
+    ReformerSeq2Seq,
+    ReformerSeq2SeqConfig,
+    ReformerSeq2SeqFlops,
+)
+from etc_jax.models.reformer.seq2seq_decoding import ReformerSeq2SeqDecoder
+
+register(
+    "reformer",
+    Family(
+        ReformerConfig,
+        masked_lm=ReformerLm,
+        causal_lm=ReformerLm,
+        decoder=ReformerDecoder,
+        flops=ReformerFlops,
+    ),
+)
+register(
+    "reformer_seq2seq",
+    Family(
+        ReformerSeq2SeqConfig,
+        seq2seq=ReformerSeq2Seq,
+        decoder=ReformerSeq2SeqDecoder,
+        flops=ReformerSeq2SeqFlops,
+    ),
+)
