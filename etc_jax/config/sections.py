@@ -1,4 +1,7 @@
-"""The sections of a config: their fields, defaults and what each field may be."""
+"""Declares the sections: their fields, defaults and what each value may be.
+
+`fields` reads any of them from a mapping; `kinds` chooses those that go by a name.
+"""
 
 import dataclasses
 import re
