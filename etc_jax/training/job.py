@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from etils import epath
 
 Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
@@ -45,7 +46,7 @@ class ValidationScore(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One task, made by `registry.lookup("objective", name)(config, workdir)`.
+    """One task, made by a `MakeJob`.
 
     Attributes:
       init_params: rng -> parameters; is traced, so it must not touch files.
@@ -90,3 +91,22 @@ class Job:
     )
     validation_score: ValidationScore | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class MakeJob(Protocol):
+    """What is registered as "objective"."""
+
+    def __call__(self, config: Any, folder: epath.Path) -> Job:
+        """The job of a run.
+
+        Args:
+          config: of the run, a `config.Config`.
+          folder: the workdir, where the tokenizer of the data is put, and what is made
+            of texts or pairs unless `data.cache_dir` is set.
+
+        Raises:
+          ValueError: if the model or the data is not for this objective, or the data
+            does not fit together or what the run starts from.
+          OSError: if a file cannot be read.
+          ImportError: if a package that the data needs is missing.
+        """
