@@ -15,6 +15,11 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 LossFn = Callable[[Params, Batch, jax.Array, bool], Sums]
 # `Job.loss_weights` of a loss that is one mean.
 MEAN_LOSS: Mapping[str, float] = types.MappingProxyType({"loss": 1.0})
+# The error of a job without data for an evaluation.
+NO_BATCH = (
+    "there is nothing to evaluate on: the job gives no evaluation batch; raise "
+    "data.validation_fraction or use more text"
+)
 
 # Top level of the parameters of helper models, by name (`config.sections.Helper`).
 # What reads a run to start another one, to convert it or to write with it leaves these

@@ -81,7 +81,8 @@ def of_bytes(config: Config, folder: epath.Path) -> Readers:
     )
     files = {str(file): file for file in byte_stream.files_of(config.data.paths)}
     inputs = digests.shortened(digests.of_files(files), "bytes")
-    return Readers(reader, evaluation, evaluation.steps, reader.num_examples, inputs)
+    steps = evaluation.steps_per_epoch
+    return Readers(reader, evaluation, steps, reader.num_examples, inputs)
 
 
 def tokens_per_step(config: Config, schema: Schema) -> int:
