@@ -123,13 +123,15 @@ def nats_of(
     predict = _adapting(config, adapt) if adapt else _predicting(config)
     params = jax.tree.map(jnp.asarray, params)  # moved to the device once
     found = []
-    for step in range(reader.steps):
+    for step in range(reader.steps_per_epoch):
         batch = reader.batch_at(step)
         params, losses = predict(params, batch)
         found.append(np.asarray(losses, np.float64)[batch["target_weights"] > 0])
         if (step + 1) % _REPORT_EVERY == 0:
             bits = bits_per_symbol(np.concatenate(found))
-            print(f"batch {step + 1} of {reader.steps}: {bits:.4f}", flush=True)
+            print(
+                f"batch {step + 1} of {reader.steps_per_epoch}: {bits:.4f}", flush=True
+            )
     return np.concatenate(found)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base.extras import needed
 from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.structure import ExplicitStructure, Rules, Structure
 
@@ -159,10 +160,10 @@ def draw(
       The labels drawn; see `label_matrix`.
 
     Raises:
-      ImportError: if matplotlib is not installed.
+      MissingExtraError: if matplotlib is not installed.
       ValueError: if there are too many tokens to draw, or names do not fit.
     """
-    figure_class = _figure_class()
+    module = needed("matplotlib.figure", extra="plot", to="draw")
     n, g = len(tokens), len(globals)
     if not 0 < n + g <= MAX_DRAWN:
         raise ValueError(
@@ -171,7 +172,7 @@ def draw(
         )
     matrix = label_matrix(structure, rules, n, g)
     side = min(max(3.0, 0.2 * (n + g)), 12.0)
-    figure = figure_class(figsize=(side + 3.5, side + 1.5), dpi=150)
+    figure = module.Figure(figsize=(side + 3.5, side + 1.5), dpi=150)
     axes = figure.add_subplot()
     colors = label_colors(rules)
     axes.imshow(image(matrix, colors), aspect="equal", interpolation="nearest")
@@ -189,16 +190,6 @@ def draw(
     figure.savefig(picture, format=format_, bbox_inches="tight", facecolor="white")
     pathlib.Path(path).write_bytes(picture.getbuffer())
     return matrix
-
-
-def _figure_class():
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as e:
-        raise ImportError(
-            'drawing needs matplotlib: pip install "etc_jax[plot]"'
-        ) from e
-    return Figure
 
 
 def _name_axes(axes, names: Sequence[str], g: int) -> None:

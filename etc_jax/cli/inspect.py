@@ -89,11 +89,6 @@ def from_text(text: str, tokenize: Tokenize = words) -> TextInput:
     return TextInput(sentences, builders.plain_text(lengths))
 
 
-def from_document(document, tokenize: Tokenize) -> TextInput:
-    """A document of `data.text.sources`, whole."""
-    return from_text("\n\n".join(document.paragraphs), tokenize)
-
-
 def from_batch(batch, tokenizer) -> TextInput:
     """The first row of a pre-training batch as it is masked."""
     padded = batch["structure"]
@@ -249,7 +244,7 @@ def _input_of(args: argparse.Namespace) -> TextInput:
         )
     tokenize = words if args.tokenizer is None else load_tokenizer(args.tokenizer)
     if args.corpus is not None:
-        return from_document(_document(args), tokenize)
+        return from_text("\n\n".join(_document(args).paragraphs), tokenize)
     text = args.text if args.file is None else _read(args.file)
     return from_text(text, tokenize)
 

@@ -305,7 +305,7 @@ def dict_of_record(values: Mapping[str, Any]) -> ml_collections.ConfigDict:
         )
     }
     config = _defaults(**{x: name for x, name in names.items() if name is not None})
-    config.update(_tupled(values))
+    config.update(config_kinds.plain(values))
     return config
 
 
@@ -313,13 +313,6 @@ def _upgraded(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise ConfigError([("config", f"is {values!r}; expected sections")])
     return upgraded(values)
-
-
-def _tupled(value: Any) -> Any:
-    """Lists as tuples, as configs have them."""
-    if isinstance(value, Mapping):
-        return {name: _tupled(x) for name, x in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
 
 
 def used(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From nested mappings to frozen dataclasses, with every error collected.
+"""Reads any section: from nested mappings to frozen dataclasses, all errors at once.
 
 A section's field may be an int, float, str, bool, `Literal`, `X | None`, a tuple of
 these, or another dataclass. JSON's lists are read as tuples and its whole numbers as

@@ -177,14 +177,14 @@ def _unused(
         owner, _, format = section_name.partition("/")
         owner = f"{owner} in format {format}" if owner == name else owner
         for field, default in default_dict(section).items():
-            owners.setdefault(field, {})[owner] = _plain(default)
+            owners.setdefault(field, {})[owner] = plain(default)
     for field, value in values.items():
         if (moved := MOVED.get(f"{kind}.{field}")) is not None:
             yield f"{kind}.{field}", f"has moved: set {moved.format(value)}"
         elif field not in owners:
             hint = suggestion(field, field_names(cls))
             yield f"{kind}.{field}", f"unknown key; {hint}"
-        elif _plain(value) not in owners[field].values():
+        elif plain(value) not in owners[field].values():
             yield (
                 f"{kind}.{field}",
                 f"is {value!r}, but {kind}.{KEYS[kind]}={name!r} does not use it "
@@ -192,12 +192,12 @@ def _unused(
             )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Tuples for lists, which JSON has in their place, and None for a placeholder."""
     if isinstance(value, Mapping):
-        return {name: _plain(x) for name, x in value.items()}
+        return {name: plain(x) for name, x in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
+        return tuple(map(plain, value))
     return value.get() if isinstance(value, config_dict.FieldReference) else value
 
 

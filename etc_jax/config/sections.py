@@ -1,8 +1,12 @@
-"""The sections of a config: their fields, defaults and what each field may be."""
+"""Declares the sections: their fields, defaults and what each value may be.
+
+`fields` reads any of them from a mapping; `kinds` chooses those that go by a name.
+"""
 
 import dataclasses
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from etc_jax.base import registry
@@ -371,16 +375,57 @@ class TrainConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckpointConfig:
+class Retention:
+    """Which checkpoints stay: one goes when no rule keeps it.
+
+    Attributes:
+      keep: so many of the newest stay.
+      keep_every_steps: those of its multiples stay for ever; None: no others.
+      keep_best: so many of the best stay as well.
+      best_metric: what "best" is measured by: a metric of the evaluation at the step of
+        the checkpoint.
+      best_is: whether lower or higher is better.
+    """
+
+    keep: int = 3
+    keep_every_steps: int | None = None
+    keep_best: int = 0
+    best_metric: str = "loss"
+    best_is: Literal["lowest", "highest"] = "lowest"
+
+    def metric_in(self, evaluation: Mapping[str, Any]) -> float | None:
+        """The metric to rank a checkpoint by, from the evaluation of its step.
+
+        None where the step was not evaluated, or the metric is not finite.
+        """
+        value = evaluation.get(self.best_metric)
+        return value if value is not None and math.isfinite(value) else None
+
+    def dispensable(self, metrics: Mapping[int, float | None]) -> list[int]:
+        """The steps that may go, oldest first.
+
+        Args:
+          metrics: step -> metric (None: not known) of every finished checkpoint.
+        """
+        steps = sorted(metrics)
+        stay = set(steps[-self.keep :])
+        if self.keep_every_steps is not None:
+            stay.update(step for step in steps if step % self.keep_every_steps == 0)
+        sign = 1 if self.best_is == "lowest" else -1
+        ranked = sorted(
+            (step for step in steps if metrics[step] is not None),
+            key=lambda step: (sign * metrics[step], step),
+        )
+        stay.update(ranked[: self.keep_best])
+        return [step for step in steps if step not in stay]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointConfig(Retention):
     """How often the state is saved, which saves stay, and what the first one is.
 
     Attributes:
       every_steps: a save also follows the last step.
-      keep: so many of the newest stay.
-      keep_every_steps: those of its multiples stay for ever; None: no others.
-      keep_best: so many of the best stay as well.
-      best_metric: what "best" is measured by: a metric of the evaluation.
-      best_is: whether lower or higher is better.
       init_from: a run's folder (its newest checkpoint), the folder of one checkpoint,
         one that `etc-jax convert` wrote, or one of Hugging Face or its name in the
         cache: the parameters start from there, with a fresh optimizer at step 0.
@@ -398,11 +443,6 @@ class CheckpointConfig:
     """
 
     every_steps: int = 500
-    keep: int = 3
-    keep_every_steps: int | None = None
-    keep_best: int = 0
-    best_metric: str = "loss"
-    best_is: Literal["lowest", "highest"] = "lowest"
     init_from: str | None = None
     init_from_only: tuple[str, ...] = ()
     init_from_partial: tuple[str, ...] = ()

@@ -263,21 +263,34 @@ def check_vocabulary(path: pathlib.Path, header, vocabulary: str | None) -> None
         )
 
 
-def load_tokenizer(path: pathlib.Path, header: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that is saved with a cache.
+@dataclasses.dataclass(frozen=True)
+class OpenFolder:
+    """An open cache; its arrays are memory maps.
 
-    Raises:
-      FileNotFoundError: if it is not there (a cache in memory has none).
-      ValueError: if it is not the one that made the cache.
+    Attributes:
+      path: its folder.
+      header: what `header.json` holds.
     """
-    tokenizer = open_tokenizer(path / TOKENIZER)
-    if tokenizer.fingerprint() != header["vocabulary"]:
-        raise ValueError(
-            f"{path / TOKENIZER} is vocabulary {tokenizer.fingerprint()[:12]}, but the "
-            f"cache was made with {header['vocabulary'][:12]}; delete {path} and build "
-            "the cache again"
-        )
-    return tokenizer
+
+    path: pathlib.Path
+    header: Mapping[str, Any]
+
+    def load_tokenizer(self) -> Tokenizer:
+        """The tokenizer that is saved with the cache.
+
+        Raises:
+          FileNotFoundError: if it is not there (a cache in memory has none).
+          ValueError: if it is not the one that made the cache.
+        """
+        file, made_with = self.path / TOKENIZER, self.header["vocabulary"][:12]
+        tokenizer = open_tokenizer(file)
+        if tokenizer.fingerprint() != self.header["vocabulary"]:
+            raise ValueError(
+                f"{file} is vocabulary {tokenizer.fingerprint()[:12]}, but the cache "
+                f"was made with {made_with}; delete {self.path} and build the cache "
+                "again"
+            )
+        return tokenizer
 
 
 class GrowingArray:

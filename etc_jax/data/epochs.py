@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,18 +48,29 @@ class Permutations:
         return rng.permutation(self.size)
 
 
-class Epochs:
-    """Which item each row of a batch holds.
+class EpochReader(abc.ABC):
+    """Builds the batch of any step from items that are numbered.
 
-    In training, that of the endless row of epochs, each a new permutation; in
-    evaluation there is one epoch, in order, and rows beyond its end hold none.
+    In training, the batch of step s holds the positions `s * batch_size` and on of the
+    endless row of epochs, each a new permutation of all items. In evaluation there is
+    one epoch, in order, and the rows that are left in the last batch are padding.
+
+    Attributes:
+      num_examples: items of an epoch.
     """
 
-    def __init__(self, size: int, *, batch_size: int, seed: int, evaluation: bool):
+    def __init__(
+        self,
+        num_examples: int,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        evaluation: bool = False,
+    ):
         """Takes the items.
 
         Args:
-          size: how many there are.
+          num_examples: how many there are.
           batch_size: rows of a whole batch, over all processes.
           seed: of permutations.
           evaluation: one fixed epoch instead of endless ones.
@@ -66,31 +79,36 @@ class Epochs:
           ValueError: if a number is out of range.
         """
         check_draws(batch_size, seed)
-        self._size = size
+        self.num_examples = num_examples
         self._batch_size, self._evaluation = batch_size, evaluation
-        self._permutation = Permutations(size, seed=seed)
+        self._permutation = Permutations(num_examples, seed=seed)
 
     @property
-    def steps(self) -> int:
+    def steps_per_epoch(self) -> int:
         """Steps until every item was seen: the last one may begin a new epoch."""
-        return -(-self._size // self._batch_size)
+        return -(-self.num_examples // self._batch_size)
 
-    def items(self, step: int, rows: BatchRows = None) -> list[int | None]:
-        """The item of each row at a step, b of them; None for padding.
+    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
+        """The batch of one step, `[b, ...]`, whatever was read before.
 
         Args:
-          step: 0, 1, ...
-          rows: which rows, such as int `[b]`; None: all of the batch.
+          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
+          rows: build only these rows, such as int `[b]` (those of one process); None:
+            all of the batch.
 
         Raises:
           IndexError: if the step or a row is out of range.
         """
         if self._evaluation:
-            check_step(step, self.steps)
-        row_positions = positions(step, self._batch_size, rows)
+            check_step(step, self.steps_per_epoch)
+        found = positions(step, self._batch_size, rows)
         if self._evaluation:
-            return [x if x < self._size else None for x in row_positions]
-        return [self._permutation.locate(x)[1] for x in row_positions]
+            return self._batch([x if x < self.num_examples else None for x in found])
+        return self._batch([self._permutation.locate(x)[1] for x in found])
+
+    @abc.abstractmethod
+    def _batch(self, items: Sequence[int | None]) -> dict[str, Any]:
+        """A batch of the item of each row; None: padding."""
 
 
 def positions(step: int, batch_size: int, rows: BatchRows = None) -> list[int]:

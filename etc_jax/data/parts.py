@@ -23,7 +23,6 @@ import pickle
 import re
 import shutil
 import signal
-import threading
 import tokenize
 import zipfile
 import zlib
@@ -35,6 +34,7 @@ import numpy as np
 from etc_jax.base import registry, strict_json
 from etc_jax.base.local_paths import naming
 from etc_jax.base.whole_files import is_at, whole
+from etc_jax.data.workers import end_with_parent
 
 _LOG = logging.getLogger(__name__)
 _LOCK = "lock"
@@ -314,18 +314,12 @@ def _start_worker(
     plugins: Sequence[str], open_fn: Callable[..., MakeFn], open_args: tuple[Any, ...]
 ) -> None:
     global _make_fn
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends them all
     # One thread a process: the processes themselves are what runs in parallel.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     registry.import_plugins(plugins)
     _make_fn = open_fn(*open_args)
-
-
-def _end_with_parent() -> None:
-    # A worker holds both ends of its own queue: it would wait for ever.
-    multiprocessing.parent_process().join()
-    os._exit(1)
 
 
 def _work(file: pathlib.Path, digest: str, items: list[Item]) -> None:

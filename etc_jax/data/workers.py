@@ -212,7 +212,7 @@ def _start(plugins: Sequence[str], pickled: bytes) -> None:
     # is for the parent to decide, which may want a last batch.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _die_later)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    end_with_parent()
     registry.import_plugins(plugins)
     _reader = pickle.loads(pickled)
 
@@ -223,11 +223,18 @@ def _die_later(*_) -> None:
     timer.start()
 
 
-def _die_with_parent() -> None:
-    # A parent that was killed cannot close its workers, and they would wait forever.
-    parent = multiprocessing.parent_process()
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
+def end_with_parent() -> None:
+    """Ends this worker as soon as its parent has ended, from now on.
+
+    A parent that was killed cannot close its workers. They would wait forever, as each
+    holds both ends of its own queue.
+    """
+
+    def wait() -> None:
+        multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _build(step: int, rows: Any) -> Any:

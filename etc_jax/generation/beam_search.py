@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
-from etc_jax.base.rules import FINITE, at_least, choice
+from etc_jax.base.rules import FINITE, Problem, at_least, choice
 from etc_jax.ops import logit_rules
 
 Array = jax.Array
@@ -47,7 +47,7 @@ class Beams:
     early_stopping: bool | Literal["never"] = False
     dialect: Dialect = "transformers"
 
-    def problems(self) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[Problem]:
         """(field, message) for every value that no search can go by."""
         yield from at_least(1).problems(self, "num_beams")
         yield from FINITE.problems(self, "length_penalty")
@@ -56,7 +56,7 @@ class Beams:
 
     def problems_with(
         self, vocab_size: int, max_tokens: int, rules: logit_rules.Rules
-    ) -> Iterator[tuple[str, str]]:
+    ) -> Iterator[Problem]:
         """(field, message) for what a search cannot be with a model.
 
         Args:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from etc_jax.base.rules import at_least, refuse
+from etc_jax.base.rules import Problem, at_least, refuse
 from etc_jax.generation import beam_search, decoding
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.decoding import Decoder, prefill
@@ -124,7 +124,7 @@ def check(decoder: Decoder, options: Options, prompt_length: int = 1) -> None:
         ) from error
 
 
-def _value_problems(options: Options) -> Iterator[tuple[str, str]]:
+def _value_problems(options: Options) -> Iterator[Problem]:
     beams, most = options.beams, options.max_tokens
     yield from at_least(1).problems(options, "max_tokens")
     yield from options.rules.problems()

@@ -1,5 +1,8 @@
 """Official metrics of data sets, on plain Python values.
 
-One file a data set; each has `score(gold, predictions) -> Scores` on values as the
-release files hold them, and `score_files` on the files themselves.
+One file a metric, whether one data set has it (squad, openkp, ...) or several share it
+(rouge, labels, retrieval, ...): `score(gold, predictions) -> Scores`; `tags` has two
+such functions, and `bits` needs no gold. What metrics share: answers (how alike two
+are), references (texts written in several ways), result (`Scores`) and files (checks
+of values, with errors that say where).
 """

@@ -9,7 +9,7 @@ import jax
 
 from etc_jax.sharding.batch import local_rows, to_global
 from etc_jax.training.errors import UserError
-from etc_jax.training.job import MEAN_LOSS, Job, Params, Sums
+from etc_jax.training.job import MEAN_LOSS, NO_BATCH, Job, Params, Sums
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.preflight import compiling
 from etc_jax.training.reporting import metrics as metrics_lib
@@ -77,10 +77,7 @@ class Evaluator:
                 totals.add(self._step(params, batch))
         sums = totals.sums()
         if not sums:
-            raise UserError(
-                "there is nothing to evaluate on: the job gives no evaluation batch; "
-                "raise data.validation_fraction or use more text"
-            )
+            raise UserError(NO_BATCH)
         means = mean_metrics(sums, self._job.loss_weights)
         if self._job.validation_score is None:
             return means

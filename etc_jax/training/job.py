@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from etils import epath
 
 Batch = Any  # a pytree of arrays whose first dimension is the row of the batch
 Params = Any
@@ -14,6 +15,11 @@ Sums = dict[str, tuple[jax.Array, jax.Array]]
 LossFn = Callable[[Params, Batch, jax.Array, bool], Sums]
 # `Job.loss_weights` of a loss that is one mean.
 MEAN_LOSS: Mapping[str, float] = types.MappingProxyType({"loss": 1.0})
+# The error of a job without data for an evaluation.
+NO_BATCH = (
+    "there is nothing to evaluate on: the job gives no evaluation batch; raise "
+    "data.validation_fraction or use more text"
+)
 
 # Top level of the parameters of helper models, by name (`config.sections.Helper`).
 # What reads a run to start another one, to convert it or to write with it leaves these
@@ -45,7 +51,7 @@ class ValidationScore(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One task, made by `registry.lookup("objective", name)(config, workdir)`.
+    """One task, made by a `MakeJob`.
 
     Attributes:
       init_params: rng -> parameters; is traced, so it must not touch files.
@@ -90,3 +96,22 @@ class Job:
     )
     validation_score: ValidationScore | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class MakeJob(Protocol):
+    """What is registered as "objective"."""
+
+    def __call__(self, config: Any, folder: epath.Path) -> Job:
+        """The job of a run.
+
+        Args:
+          config: of the run, a `config.Config`.
+          folder: the workdir, where the tokenizer of the data is put, and what is made
+            of texts or pairs unless `data.cache_dir` is set.
+
+        Raises:
+          ValueError: if the model or the data is not for this objective, or the data
+            does not fit together or what the run starts from.
+          OSError: if a file cannot be read.
+          ImportError: if a package that the data needs is missing.
+        """

@@ -32,6 +32,7 @@ import uuid
 from collections.abc import Iterator
 
 from etc_jax.base import strict_json
+from etc_jax.base.whole_files import is_at
 from etc_jax.training.errors import UserError
 
 _LOG = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class Owner:
         claim = _claim_in(_content(self._path))
         if claim is not None and claim.token != self._claim.token:
             self._lost = str(claim)
-        elif _is_at(self._file, self._path):
+        elif is_at(self._file, self._path):
             self._write()
         # Else it was deleted by hand, so that another run may begin.
 
@@ -166,7 +167,7 @@ class Owner:
         self._closed.set()
         self._thread.join()
         try:
-            if self._lost is None and _is_at(self._file, self._path):
+            if self._lost is None and is_at(self._file, self._path):
                 self._path.unlink()
         except OSError as error:
             _LOG.warning("%s stays (%s)", self._path, error)
@@ -206,7 +207,7 @@ def _taken(path: pathlib.Path, claim: Claim) -> int:
         try:
             locks = _lock(file, path)
             _outlast_the_owner(path, claim, locks)
-            if _is_at(file, path):
+            if is_at(file, path):
                 return file
         except BaseException:
             os.close(file)
@@ -309,10 +310,3 @@ def _claim_in(content: bytes) -> Claim | None:
         return Claim(**{k: v for k, v in values.items() if k != "writes"})
     except (ValueError, TypeError, AttributeError):
         return None
-
-
-def _is_at(file: int, path: pathlib.Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), os.stat(path))
-    except FileNotFoundError:
-        return False

@@ -232,9 +232,7 @@ def norm(source: str, target: str) -> tuple[Row, Row]:
     )
 
 
-def lifting_names(
-    num_heads: int, *, scan_layers: bool, target: str, heads: str = ""
-) -> tuple[Row, ...]:
+def lifting_names(num_heads: int, *, scan_layers: bool, target: str) -> tuple[Row, ...]:
     """Rows of what an ETC takes from BERT as it is (paper, section 3.6 and app. D).
 
     Every copy of a projection, norm or feed-forward block that ETC has comes from the
@@ -245,7 +243,6 @@ def lifting_names(
       num_heads: of every projection.
       scan_layers: whether the layers of the ETC are stacked.
       target: what stands before the encoder's paths, as "encoder/".
-      heads: what stands before those of the MLM head.
     """
     split = split_last(num_heads)
     projection = (compose(TRANSPOSE, split), split)
@@ -272,6 +269,6 @@ def lifting_names(
         rows += linear(f"{bert}intermediate.dense", f"{mlp}/wi", TRANSPOSE)
         rows += linear(f"{bert}output.dense", f"{mlp}/wo", TRANSPOSE)
         rows += norm(f"{bert}output.LayerNorm", f"{mlp}_norm")
-    rows += linear("mlm.dense", f"{heads}mlm_dense", TRANSPOSE)
-    rows += norm("mlm.norm", f"{heads}mlm_norm")
+    rows += linear("mlm.dense", "mlm_dense", TRANSPOSE)
+    rows += norm("mlm.norm", "mlm_norm")
     return tuple(rows)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base import registry, strict_json
+from etc_jax.base.rules import Problem
 from etc_jax.base.whole_files import whole_folder
 from etc_jax.config.fields import build
 from etc_jax.conversion.engine import flatten, unflatten
@@ -60,7 +61,7 @@ def model_config(section: Mapping[str, Any]) -> Any:
     family = fields.pop("family", None)
     if problem := registry.problem("model_config", family):
         raise ValueError(f"model.family: {problem}")
-    problems: list[tuple[str, str]] = []
+    problems: list[Problem] = []
     config = build(registry.lookup("model_config", family), fields, "model", problems)
     if problems:
         listed = "\n  ".join(f"{path} {message}" for path, message in problems)

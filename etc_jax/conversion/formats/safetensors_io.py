@@ -6,7 +6,7 @@ The format holds numbers and names alone, so that a file from anywhere can be re
 import errno
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -83,15 +83,7 @@ def _open(path: pathlib.Path):
 
 def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
     """The files of an index, which must hold exactly what it says."""
-    try:
-        shard_of = strict_json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        shards = sorted(set(shard_of.values()))
-    except _OF_BAD_JSON as error:
-        raise ValueError(
-            f"{index} is no index of shards ({error!r}): expected JSON with a "
-            "weight_map of array names to files"
-        ) from error
-    paths = shard_paths(index, shards)
+    shard_of, paths = read_index(index)
     files = {name: _open(path) for name, path in paths.items()}
     actual = {(k, name) for name, opened in files.items() for k in opened.keys()}
     if differing := sorted(actual ^ set(shard_of.items())):
@@ -106,12 +98,22 @@ def _open_shards(index: pathlib.Path) -> dict[pathlib.Path, object]:
 _OF_BAD_JSON = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
-def shard_paths(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.Path]:
-    """{name: path} of the files that an index names.
+def read_index(
+    index: pathlib.Path,
+) -> tuple[dict[str, str], dict[str, pathlib.Path]]:
+    """({array: file}, {file: its path}) by the index of shards.
 
     Raises:
-      ValueError: if one is not there, or would be outside of the folder.
+      ValueError: if it is none, or a file is not there or would be outside the folder.
     """
+    try:
+        shard_of = strict_json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(shard_of.values()))
+    except _OF_BAD_JSON as error:
+        raise ValueError(
+            f"{index} is no index of shards ({error!r}): expected JSON with a "
+            "weight_map of array names to files"
+        ) from error
     for name in names:
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise ValueError(
@@ -120,7 +122,7 @@ def shard_paths(index: pathlib.Path, names: Sequence[str]) -> dict[str, pathlib.
     paths = {name: index.parent / name for name in names}
     if missing := [name for name, path in paths.items() if not path.is_file()]:
         raise ValueError(f"{index} names {missing}, which are not there; fetch them")
-    return paths
+    return shard_of, paths
 
 
 def _nothing_at(path: pathlib.Path) -> str:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax.base.protocol_buffers import fields, varint
+
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _BLOCK_TRAILER_BYTES = 5  # compression type, checksum
@@ -56,7 +58,7 @@ class TfCheckpoint(Mapping[str, np.ndarray]):
     def __init__(self, path: str | pathlib.Path):
         self._prefix = _prefix(pathlib.Path(path))
         entries = dict(_index_entries(pathlib.Path(f"{self._prefix}.index")))
-        header = dict(_fields(entries.pop(b"", b"")))
+        header = dict(fields(entries.pop(b"", b"")))
         self._num_shards = header.get(1, 1)
         if header.get(2, 0):
             raise ValueError(f"{self._prefix} was written on a big-endian machine")
@@ -125,46 +127,17 @@ def _prefix(path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, place after it) of a base-128 number."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a protocol buffer, in order."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-        elif kind == 2:
-            size, at = _varint(message, at)
-            value, at = message[at : at + size], at + size
-        elif kind == 5:
-            value, at = struct.unpack_from("<I", message, at)[0], at + 4
-        else:
-            raise ValueError(f"checkpoint index has an unknown field type {kind}")
-        yield tag >> 3, value
-
-
 def _entry(message: bytes) -> _Entry:
     """A BundleEntryProto."""
-    fields = {}
+    found = {}
     sliced = False
-    for number, value in _fields(message):
-        fields[number] = value
+    for number, value in fields(message):
+        found[number] = value
         sliced |= number == 7
-    dims = [v for number, v in _fields(fields.get(2, b"")) if number == 2]
-    shape = tuple(dict(_fields(dim)).get(1, 0) for dim in dims)
-    numbers = (fields.get(i, 0) for i in (3, 4, 5, 6))
-    return _Entry(fields.get(1, 0), shape, *numbers, sliced)
+    dims = [v for number, v in fields(found.get(2, b"")) if number == 2]
+    shape = tuple(dict(fields(dim)).get(1, 0) for dim in dims)
+    numbers = (found.get(i, 0) for i in (3, 4, 5, 6))
+    return _Entry(found.get(1, 0), shape, *numbers, sliced)
 
 
 def _index_entries(path: pathlib.Path) -> Iterator[tuple[bytes, bytes]]:
@@ -173,13 +146,13 @@ def _index_entries(path: pathlib.Path) -> Iterator[tuple[bytes, bytes]]:
     if len(data) < _FOOTER_BYTES or struct.unpack("<Q", data[-8:])[0] != _MAGIC:
         raise ValueError(f"{path} is not the index of a TensorFlow checkpoint")
     at = len(data) - _FOOTER_BYTES
-    _, at = _varint(data, at)  # the place and size of the meta index, unused
-    _, at = _varint(data, at)
-    offset, at = _varint(data, at)
-    size, _ = _varint(data, at)
+    _, at = varint(data, at)  # the place and size of the meta index, unused
+    _, at = varint(data, at)
+    offset, at = varint(data, at)
+    size, _ = varint(data, at)
     for _, handle in _block_entries(_block(path, data, offset, size)):
-        offset, at = _varint(handle, 0)
-        size, _ = _varint(handle, at)
+        offset, at = varint(handle, 0)
+        size, _ = varint(handle, at)
         yield from _block_entries(_block(path, data, offset, size))
 
 
@@ -201,9 +174,9 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 - 4 * restarts
     at, key = 0, b""
     while at < end:
-        shared, at = _varint(block, at)
-        unshared, at = _varint(block, at)
-        size, at = _varint(block, at)
+        shared, at = varint(block, at)
+        unshared, at = varint(block, at)
+        size, at = varint(block, at)
         key = key[:shared] + block[at : at + unshared]
         at += unshared
         yield key, block[at : at + size]

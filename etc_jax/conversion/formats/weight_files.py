@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.base import strict_json
 from etc_jax.conversion.formats.safetensors_io import (
     FILE,
     INDEX,
     SafetensorsFiles,
-    shard_paths,
+    read_index,
 )
 
 BIN = "pytorch_model.bin"
@@ -101,17 +100,8 @@ def _torch_files(folder: pathlib.Path) -> TorchTensors:
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     if (folder / BIN).is_file():
         return [folder / BIN]
-    index = folder / BIN_INDEX
-    try:
-        names = sorted(
-            set(strict_json.loads(index.read_text("utf-8"))["weight_map"].values())
-        )
-    except (*(ValueError, KeyError, TypeError, AttributeError, IndexError),) as error:
-        raise ValueError(
-            f"{index} is no index of shards ({error!r}): expected JSON with a "
-            "weight_map of names to files"
-        ) from error
-    return list(shard_paths(index, names).values())
+    _, paths = read_index(folder / BIN_INDEX)
+    return list(paths.values())
 
 
 def torch_loader(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from etc_jax.data.bytes.stream import next_symbol_batch
-from etc_jax.data.epochs import BatchRows, Epochs
+from etc_jax.data.epochs import EpochReader
 
 
 def open_images(path: str) -> np.ndarray:
@@ -32,26 +34,22 @@ def open_images(path: str) -> np.ndarray:
     return array.reshape(len(array), -1)
 
 
-class ImageReader:
-    """Batches of images; keys are those of `byte_stream.ByteReader`."""
+class ImageReader(EpochReader):
+    """Batches of images, padding of weight 0; keys as those of `ByteReader`."""
 
     def __init__(
         self,
         images: np.ndarray,
         *,
         length: int,
-        batch_size: int,
-        seed: int = 0,
-        evaluation: bool = False,
+        **order: Any,
     ):
-        """See the class.
+        """See the class and `EpochReader`.
 
         Args:
           images: uint8 `[images, bytes]`, of `open_images`.
           length: of a row; that of the images.
-          batch_size: rows of a whole batch, over all processes.
-          seed: of the order.
-          evaluation: one fixed epoch, whose last rows are padding.
+          **order: batch_size, seed and evaluation of `EpochReader`.
 
         Raises:
           ValueError: if images have another length.
@@ -61,28 +59,10 @@ class ImageReader:
                 f"images have {images.shape[1]} bytes, but data.input_length is "
                 f"{length}; set it to that"
             )
+        super().__init__(len(images), **order)
         self._images = images
-        self._epochs = Epochs(
-            len(images), batch_size=batch_size, seed=seed, evaluation=evaluation
-        )
 
-    @property
-    def num_examples(self) -> int:
-        """Images of an epoch."""
-        return len(self._images)
-
-    @property
-    def steps(self) -> int:
-        """Batches of one evaluation."""
-        return self._epochs.steps
-
-    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step, `[b, n]` arrays; see `ByteReader.batch_at`.
-
-        Raises:
-          IndexError: if the step is out of range.
-        """
-        items = self._epochs.items(step, rows)
+    def _batch(self, items: Sequence[int | None]) -> dict[str, np.ndarray]:
         shape = (len(items), self._images.shape[1])
         targets, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
         for row, item in enumerate(items):

@@ -19,9 +19,9 @@ import numpy as np
 
 from etc_jax.data.epochs import (
     BatchRows,
+    EpochReader,
     Permutations,
     check_draws,
-    check_step,
     positions,
 )
 from etc_jax.data.input_files import BadRecordError, check_growth
@@ -199,7 +199,7 @@ class ByteReader:
         for position in positions(step, self._batch_size, rows):
             epoch, window = self._permutation.locate(position)
             starts.append(self._first(epoch) + window * self._length)
-        return _windows(self._part, starts, self._length, [self._length] * len(starts))
+        return _windows(self._part, starts, [self._length] * len(starts), self._length)
 
     def _first(self, epoch: int) -> int:
         """Where the first window of an epoch begins."""
@@ -208,7 +208,7 @@ class ByteReader:
         return self._part.start + int(rng.integers(min(slack, self._length - 1) + 1))
 
 
-class ByteEvaluation:
+class ByteEvaluation(EpochReader):
     """Each byte of a part once, with as much before it as there is room for.
 
     Windows overlap: the first one counts whole, of each that follows the last
@@ -229,35 +229,21 @@ class ByteEvaluation:
         """
         if not 1 <= scored <= length:
             raise ValueError(f"data.scored_length is {scored}, expected 1..{length}")
-        self._part, self._length, self._batch_size = part, length, batch_size
-        size = len(part)
+        self._part, self._length, size = part, length, len(part)
         later = range(min(length, size), size, scored)
         stops = [min(length, size), *(min(x + scored, size) for x in later)]
         self._counted = np.diff([0, *stops]).tolist()
         self._starts = [part.start + max(0, x - length) for x in stops]
+        super().__init__(len(stops), batch_size=batch_size, evaluation=True)
 
-    @property
-    def steps(self) -> int:
-        """Batches of one evaluation."""
-        return -(-len(self._starts) // self._batch_size)
-
-    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, np.ndarray]:
-        """The batch of one step, `[b, n]` arrays; see `ByteReader.batch_at`.
-
-        Raises:
-          IndexError: if the step is out of range.
-        """
-        check_step(step, self.steps)
-        indices = positions(step, self._batch_size, rows)
-        windows = range(len(self._starts))
-        starts = [
-            self._starts[i] if i in windows else self._part.start for i in indices
-        ]
-        counted = [self._counted[i] if i in windows else 0 for i in indices]
-        return _windows(self._part, starts, self._length, counted)
+    def _batch(self, items: Sequence[int | None]) -> dict[str, np.ndarray]:
+        first = self._part.start
+        starts = [first if i is None else self._starts[i] for i in items]
+        counted = [0 if i is None else self._counted[i] for i in items]
+        return _windows(self._part, starts, counted, self._length)
 
 
-def _windows(part: StreamSlice, starts, length: int, counted) -> dict[str, np.ndarray]:
+def _windows(part: StreamSlice, starts, counted, length: int) -> dict[str, np.ndarray]:
     """Windows of which the last so many bytes within the part count."""
     shape = (len(starts), length)
     tokens, targets = np.full(shape, START, np.int32), np.zeros(shape, np.int32)

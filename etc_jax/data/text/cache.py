@@ -20,13 +20,19 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from etc_jax.data import array_folder
-from etc_jax.data.array_folder import HEADER, TOKENIZER, FolderFormat, GrowingArray
+from etc_jax.data.array_folder import (
+    HEADER,
+    TOKENIZER,
+    FolderFormat,
+    GrowingArray,
+    OpenFolder,
+)
 from etc_jax.data.text import export
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.sentences import split_sentences
@@ -39,16 +45,12 @@ _MAX_SOURCES = 1000
 _CHUNK_TOKENS = 1 << 22
 _OFFSETS = ("sentences", "documents")  # that have a file of offsets
 
-ProgressFn = Callable[[int, int], None]
-
 
 @dataclasses.dataclass(frozen=True)
-class TokenCache:
-    """An open cache; the arrays are memory maps.
+class TokenCache(OpenFolder):
+    """An open cache.
 
     Attributes:
-      path: its folder.
-      header: what `header.json` holds.
       tokens: `[tokens]` uint16 or uint32.
       word_bits: `[ceil(tokens / 8)]` uint8; see `word_starts`.
       sentence_offsets: `[sentences + 1]` int64, in tokens.
@@ -56,8 +58,6 @@ class TokenCache:
       digest: of its contents, see `array_folder.Contents`; None: it is in memory.
     """
 
-    path: pathlib.Path
-    header: Mapping[str, Any]
     tokens: np.ndarray
     word_bits: np.ndarray
     sentence_offsets: np.ndarray
@@ -88,15 +88,6 @@ class TokenCache:
         )
         # Whole bytes were unpacked: cut to the tokens asked for.
         return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(bool)
-
-    def load_tokenizer(self) -> Tokenizer:
-        """The tokenizer that is saved with the cache.
-
-        Raises:
-          FileNotFoundError: if it is not there (a cache in memory has none).
-          ValueError: if it is not the one that made the cache.
-        """
-        return array_folder.load_tokenizer(self.path, self.header)
 
     @classmethod
     def from_arrays(
@@ -161,7 +152,6 @@ def build_cache(
     *,
     made_by: Mapping[str, Any],
     split_fn: export.SplitFn = split_sentences,
-    progress_fn: ProgressFn | None = None,
     workers: int = 0,
     part_chars: int = export.PART_CHARS,
 ) -> TokenCache:
@@ -179,7 +169,6 @@ def build_cache(
       made_by: JSON-able description of the corpus and of every choice that shapes the
         text; the cache is reused only for an equal one.
       split_fn: paragraphs -> sentences; with workers, a function of a module.
-      progress_fn: called now and then with (documents, tokens) written so far.
       workers: processes that tokenise; 0: this one alone.
       part_chars: characters of a part, the least that a killed run leaves.
 
@@ -205,7 +194,7 @@ def build_cache(
             part_chars=part_chars,
         )
         with contextlib.closing(parts):
-            facts = _write(parts, tokenizer, folder, progress_fn)
+            facts = _write(parts, tokenizer, folder)
         return facts | {"made_by": dict(made_by), "fingerprint": fingerprint}
 
     _FORMAT.build(path, work, tokenizer, write)
@@ -213,7 +202,7 @@ def build_cache(
     return TokenCache.open(path, tokenizer.fingerprint())
 
 
-def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
+def _write(batches, tokenizer, folder) -> dict[str, Any]:
     """Writes the arrays; returns the header's facts about them."""
     pending = np.zeros(0, bool)  # word starts that do not fill a byte yet
     sources: dict[str, collections.Counter[str]] = {}
@@ -226,8 +215,6 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
         tokens, bits, sentences, borders = arrays.values()
         sentences.append(np.zeros(1))
         borders.append(np.zeros(1))
-        if progress_fn is not None:
-            progress_fn(0, 0)
         for batch in batches:
             # Ends of sentences, counted on over batches.
             sentences.append(tokens.length + np.cumsum(batch.sentence_lengths))
@@ -241,8 +228,6 @@ def _write(batches, tokenizer, folder, progress_fn) -> dict[str, Any]:
             bits.append(np.packbits(pending[:whole], bitorder="little"))
             pending = pending[whole:]
             _add_sources(sources, batch.sources)
-            if progress_fn is not None:
-                progress_fn(borders.length - 1, tokens.length)
         bits.append(np.packbits(pending, bitorder="little"))
     counts = sum(sources.values(), collections.Counter())
     return {

@@ -163,22 +163,6 @@ def read_corpus(
     return Corpus(tuple(_without_duplicates(raw)), tuple(unreadable))
 
 
-def split(
-    documents: Iterable[Document], validation: float = 0.05
-) -> tuple[list[Document], list[Document]]:
-    """(training, validation) documents; the side depends on the name alone.
-
-    Args:
-      documents: any documents.
-      validation: expected share of validation documents, 0 to 1.
-    """
-    check_share(validation)
-    sides: tuple[list, list] = ([], [])
-    for document in documents:
-        sides[is_validation(document.name, validation)].append(document)
-    return sides
-
-
 def check_share(validation: float) -> None:
     """Raises ValueError unless `validation` is a share."""
     if not 0.0 <= validation <= 1.0:
@@ -186,7 +170,12 @@ def check_share(validation: float) -> None:
 
 
 def is_validation(name: str, validation: float) -> bool:
-    """Whether a document is on the validation side of `split`."""
+    """Whether a document is kept for validation: its name alone decides.
+
+    Args:
+      name: of the document.
+      validation: expected share of such documents, 0 to 1.
+    """
     return name_draw(name) < validation * 2**64
 
 

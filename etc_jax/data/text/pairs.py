@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from etc_jax.data.epochs import BatchRows, Epochs
+from etc_jax.data.epochs import EpochReader
 from etc_jax.data.schema import Field, Schema
 from etc_jax.data.text.packing import best_fit_decreasing
 from etc_jax.data.windows.arrays import offsets_of, run_axis
@@ -162,11 +162,8 @@ def plan_rows(
     )
 
 
-class PairReader:
-    """Builds the batch of any step from the pairs of a cache.
-
-    In training, epochs without end, each a new permutation of the rows; in evaluation
-    one epoch, in order, and the rows that are left in the last batch are padding.
+class PairReader(EpochReader):
+    """Batches of the pairs of a cache; its items are rows, which pairs may share.
 
     Attributes:
       plan: which pairs share a row.
@@ -177,23 +174,19 @@ class PairReader:
         cache: WindowCache,
         *,
         lengths: Mapping[str, int],
-        batch_size: int,
-        seed: int,
         packed: bool = True,
         global_tokens: int = 0,
-        evaluation: bool = False,
+        **order: Any,
     ):
         """See the class.
 
         Args:
           cache: of inputs in format "text_to_text"; see `plan_rows`.
           lengths: of a row of each axis.
-          batch_size: rows of a whole batch, over all processes.
-          seed: of permutations.
           packed: whether pairs share rows; see `plan_rows`.
           global_tokens: so many first tokens of each input are global; 0: batches have
             no `global_index`.
-          evaluation: one fixed epoch instead of endless ones.
+          **order: batch_size, seed and evaluation of `EpochReader`.
 
         Raises:
           ValueError: if a number is out of range, or rows hold more global tokens than
@@ -203,31 +196,9 @@ class PairReader:
         self._cache, self._lengths = cache, dict(lengths)
         self._globals = global_tokens
         _check_globals(self.plan, global_tokens, lengths)
-        self._epochs = Epochs(
-            self.num_examples, batch_size=batch_size, seed=seed, evaluation=evaluation
-        )
+        super().__init__(self.plan.num_rows, **order)
 
-    @property
-    def num_examples(self) -> int:
-        """Rows of an epoch."""
-        return self.plan.num_rows
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps until every row was seen: the last one may begin a new epoch."""
-        return self._epochs.steps
-
-    def batch_at(self, step: int, rows: BatchRows = None) -> dict[str, Any]:
-        """The batch of one step, see the module, whatever was read before: `[b, ...]`.
-
-        Args:
-          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
-          rows: build only these rows of the batch (those of one process).
-
-        Raises:
-          IndexError: if the step is out of range.
-        """
-        items = self._epochs.items(step, rows)
+    def _batch(self, items: Sequence[int | None]) -> dict[str, Any]:
         batch = SCHEMA.empty(len(items), {"global": 0, **self._lengths})
         if not self._globals:
             del batch["global_index"]

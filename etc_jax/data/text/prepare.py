@@ -66,7 +66,6 @@ def prepare(
     vocab_size: int = 8192,
     validation: float | Source = 0.05,
     workers: int = 0,
-    progress_fn: Callable[[int, int], None] | None = None,
     report_fn: Callable[[str], None] | None = None,
 ) -> Prepared:
     """Reads, tokenises and caches a corpus, or opens what is there.
@@ -83,9 +82,8 @@ def prepare(
         more than `VOCABULARY_CHARS` characters).
       vocab_size: ids of the vocabulary, if it is learned.
       validation: expected share of documents that are kept for validation, chosen by
-        their names (see `corpus.split`), or a source of documents that are.
+        their names (see `corpus.is_validation`), or a source of documents that are.
       workers: as for `build_cache`.
-      progress_fn: as for `build_cache`, for each of the two caches.
       report_fn: gets what was found in the documents, if they are read.
 
     Raises:
@@ -119,7 +117,6 @@ def prepare(
             opened,
             folder / name,
             made_by=made_by | {"side": name},
-            progress_fn=progress_fn,
             workers=workers,
         )
         for name, side in sides.items()

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sentencepiece
 
+from etc_jax.base.protocol_buffers import fields
 from etc_jax.base.registry import register
 from etc_jax.data.tokenizers.base import Encoded, Tokenizer
 from etc_jax.data.tokenizers.encoding import encoded_by
@@ -248,8 +249,8 @@ def _trained_as(model: bytes) -> int:
 
 
 def _section(model: bytes, number: int) -> Iterator[tuple[int, Any]]:
-    (content,) = [x for n, x in _fields(model) if n == number] or [b""]
-    return _fields(content)
+    (content,) = [x for n, x in fields(model) if n == number] or [b""]
+    return fields(content)
 
 
 # Of ModelProto: the settings of normalisation, and in them its table of characters.
@@ -283,33 +284,6 @@ def read_unigram(path: str | os.PathLike) -> Unigram:
     ids = range(model.GetPieceSize())
     pieces = [(model.IdToPiece(i), model.GetScore(i)) for i in ids]
     return Unigram(pieces, dict(_section(content, _NORMALIZER)).get(_CHARACTERS, b""))
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """(field number, value) of a protocol buffer that sentencepiece has accepted."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        # Wire types: 0 a varint, 1 and 5 fixed sizes, 2 a size and so many bytes.
-        size = {1: 8, 5: 4}.get(tag & 7)
-        if tag & 7 == 0:
-            value, at = _varint(message, at)
-        else:
-            if size is None:
-                size, at = _varint(message, at)
-            value, at = message[at : at + size], at + size
-        yield tag >> 3, value
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, position after it) of a base-128 number."""
-    value = shift = 0
-    while True:
-        # Seven bits a byte, the lowest first; the eighth says that more follow.
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return value, at
 
 
 def _read_model(model: bytes) -> sentencepiece.SentencePieceProcessor:

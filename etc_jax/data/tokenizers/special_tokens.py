@@ -81,6 +81,15 @@ ROLES = tuple(
     f.name for f in dataclasses.fields(SpecialTokens) if f.name not in _NO_ROLES
 )
 
+_OF_BERT = {
+    "mask": "[MASK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "nq_cls": "[CLS]",
+    "nq_sep": "[SEP]",
+}
+_OF_FAIRSEQ = {"pad": "<pad>", "sentence": "</s>", "cpc_mask": "<s>"}
+
 # Official ETC over a BERT vocabulary. The numbers hold for cased ones too, whose
 # unused tokens have other names.
 WORDPIECE = SpecialTokens(
@@ -88,26 +97,20 @@ WORDPIECE = SpecialTokens(
     pad="[PAD]",
     sentence=1,
     cpc_mask=2,
-    mask="[MASK]",
-    cls="[CLS]",
-    sep="[SEP]",
     question=3,
     candidate=4,
     paragraph=5,
-    nq_cls="[CLS]",
-    nq_sep="[SEP]",
     nq_question=35,
     nq_html_start="[unused102]",
     nq_html_end="[unused103]",
+    **_OF_BERT,
 )
 
 # Official ETC over a sentencepiece model of the RoBERTa vocabulary, in which
 # <unused_n> has the id n + 1. How its MLM mask was called is not published.
 SENTENCEPIECE = SpecialTokens(
     reserved=r"<(pad|s|/s|unk|mask|unused_\d+|extra_id_\d+)>",
-    pad="<pad>",
-    sentence="</s>",
-    cpc_mask="<s>",
+    **_OF_FAIRSEQ,
     mask="<mask>",
     cls=40,
     question=41,
@@ -124,9 +127,7 @@ SENTENCEPIECE = SpecialTokens(
 # mask follow the names in the sentencepiece table.
 BYTE_LEVEL = SpecialTokens(
     reserved=r"<(s|pad|/s|unk|mask|\|endoftext\|)>|madeupword\d+",
-    pad="<pad>",
-    sentence="</s>",
-    cpc_mask="<s>",
+    **_OF_FAIRSEQ,
     mask="<mask>",
     cls="<s>",
     sep="</s>",
@@ -140,14 +141,8 @@ BYTE_LEVEL = SpecialTokens(
 # ETC with it: sentence and CPC mask follow the table above.
 BIG_BIRD = SpecialTokens(
     reserved=r"<(pad|s|/s|unk)>|\[(CLS|SEP|MASK)\]",
-    pad="<pad>",
-    sentence="</s>",
-    cpc_mask="<s>",
-    mask="[MASK]",
-    cls="[CLS]",
-    sep="[SEP]",
-    nq_cls="[CLS]",
-    nq_sep="[SEP]",
+    **_OF_FAIRSEQ,
+    **_OF_BERT,
 )
 
 # Name in tokenizer_config.json -> what it may be called in a vocabulary.

@@ -25,6 +25,8 @@ SPECIAL_TOKENS = (
     *(f"[unused{i}]" for i in range(99)),
     *(UNKNOWN, "[CLS]", "[SEP]", "[MASK]"),
 )
+# Pairs of pieces that are seen less often are not joined.
+_MIN_PIECE_COUNT = 2
 
 
 def train(
@@ -32,7 +34,6 @@ def train(
     *,
     vocab_size: int,
     min_char_count: int = 20,
-    min_piece_count: int = 2,
 ) -> WordPieceTokenizer:
     """Learns a vocabulary; the same texts give the same vocabulary, id for id.
 
@@ -40,7 +41,6 @@ def train(
       texts: training texts; they are read twice, so all are held in memory.
       vocab_size: ids wanted, special tokens included.
       min_char_count: characters seen less often become [UNK].
-      min_piece_count: pairs of pieces seen less often are not joined.
 
     Raises:
       ValueError: if the texts do not give that many pieces.
@@ -58,7 +58,7 @@ def train(
         )
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        min_frequency=min_piece_count,
+        min_frequency=_MIN_PIECE_COUNT,
         special_tokens=fixed,
         initial_alphabet=chars,
         limit_alphabet=len(chars),

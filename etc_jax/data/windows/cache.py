@@ -26,10 +26,9 @@ import numpy as np
 
 from etc_jax.config.upgrades import FORMERLY
 from etc_jax.data import array_folder
-from etc_jax.data.array_folder import FolderFormat
-from etc_jax.data.epochs import BatchRows, Epochs
+from etc_jax.data.array_folder import FolderFormat, OpenFolder
+from etc_jax.data.epochs import EpochReader
 from etc_jax.data.schema import LABELS, SEPARATOR, WEIGHTS, Field, Schema
-from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows import versions as window_versions
 from etc_jax.data.windows.arrays import (
     NAME_AXIS,
@@ -67,19 +66,15 @@ WindowBatch = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class WindowCache:
-    """An open cache; the arrays are memory maps.
+class WindowCache(OpenFolder):
+    """An open cache.
 
     Attributes:
-      path: its folder.
-      header: what `header.json` holds.
       schema: what its windows have in common.
       arrays: by name; see `window_arrays`.
       digest: of its contents; see `array_folder.Contents`.
     """
 
-    path: pathlib.Path
-    header: Mapping[str, Any]
     schema: Schema
     arrays: Mapping[str, np.ndarray]
     digest: str
@@ -164,15 +159,6 @@ class WindowCache:
             arrays[name] = self.arrays[name][start:stop]
         return arrays
 
-    def load_tokenizer(self) -> Tokenizer:
-        """The tokenizer that is saved with the cache.
-
-        Raises:
-          FileNotFoundError: if it is not there.
-          ValueError: if it is not the one that made the cache.
-        """
-        return array_folder.load_tokenizer(self.path, self.header)
-
     @classmethod
     def open(
         cls, path: str | os.PathLike, vocabulary: str | None = None
@@ -229,13 +215,8 @@ def _described(header, is_earlier: bool) -> tuple[Schema, dict[str, tuple[str, i
     }
 
 
-class WindowReader:
-    """Builds the batch of any step from the windows of some caches.
-
-    In training, the batch of step s holds the positions `s * batch_size` and on of the
-    endless row of epochs, each a new permutation of all windows. In evaluation there is
-    one epoch, in order, and the rows that are left in the last batch are padding of
-    weight 0.
+class WindowReader(EpochReader):
+    """Batches of the windows of some caches, padding of weight 0.
 
     A batch has the format of the windows, see `etc_jax.formats`.
     """
@@ -245,20 +226,16 @@ class WindowReader:
         caches: Sequence[WindowCache],
         *,
         lengths: Mapping[str, int],
-        batch_size: int,
-        seed: int,
-        evaluation: bool = False,
         flat: bool = False,
+        **order: Any,
     ):
         """See the class.
 
         Args:
           caches: of one task, vocabulary and kind of window; they are one pool.
           lengths: of each axis of the schema; no window has more.
-          batch_size: rows of a whole batch, over all processes.
-          seed: of permutations.
-          evaluation: one fixed epoch instead of endless ones.
           flat: the ablation without structure above sentences (`structure.flat`).
+          **order: batch_size, seed and evaluation of `EpochReader`.
 
         Raises:
           ValueError: if the caches do not go together, have no window, or have windows
@@ -271,31 +248,10 @@ class WindowReader:
         self._ends = np.cumsum([cache.num_windows for cache in caches])
         self._lengths = dict(lengths)
         self._flat = flat
-        self._epochs = Epochs(
-            self.num_examples, batch_size=batch_size, seed=seed, evaluation=evaluation
-        )
+        super().__init__(int(self._ends[-1]), **order)
 
-    @property
-    def num_examples(self) -> int:
-        """Windows of an epoch."""
-        return int(self._ends[-1])
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps until every window was seen: the last one may begin a new epoch."""
-        return self._epochs.steps
-
-    def batch_at(self, step: int, rows: BatchRows = None) -> WindowBatch:
-        """The batch of one step by its schema, `[b, ...]`, whatever was read before.
-
-        Args:
-          step: 0, 1, ...; in evaluation below `steps_per_epoch`.
-          rows: build only these rows of the batch (those of one process).
-
-        Raises:
-          IndexError: if the step is out of range.
-        """
-        items, schema = self._epochs.items(step, rows), self._caches[0].schema
+    def _batch(self, items: Sequence[int | None]) -> WindowBatch:
+        schema = self._caches[0].schema
         arrays = schema.empty(len(items), self._lengths)
         arrays[WEIGHTS] = np.zeros(len(items), np.float32)
         for row, item in enumerate(items):

@@ -42,7 +42,8 @@ def _of_images(config: Config, folder: epath.Path) -> Readers:
     inputs = digests.shortened(
         digests.of_files({path: path, validation: validation}), "images"
     )
-    return Readers(train, evaluation, evaluation.steps, train.num_examples, inputs)
+    steps = evaluation.steps_per_epoch
+    return Readers(train, evaluation, steps, train.num_examples, inputs)
 
 
 @registry.register("reader", f"{OBJECTIVE}/symbols")
@@ -61,10 +62,7 @@ def _of_duplication(config: Config, folder: epath.Path) -> Readers:
     return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None, {})
 
 
-@registry.register("reader", f"{OBJECTIVE}/bytes")
-def _of_bytes(config: Config, folder: epath.Path) -> Readers:
-    del folder
-    return reader_job.of_bytes(config)
+registry.register("reader", f"{OBJECTIVE}/bytes")(reader_job.of_bytes)
 
 
 @registry.register("reader", f"{OBJECTIVE}/text")
@@ -79,19 +77,9 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
 
 @registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """A language model on text, on bytes, or on the duplication task.
-
-    Args:
-      config: of the run.
-      folder: the workdir, where the token cache of a text is made unless
-        `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if the model or the data is not for this.
-      OSError: if a file cannot be read.
-    """
+    """A language model on what the source gives; see `training.job.MakeJob`."""
     task = _task(config)
-    readers = reader_job.readers_of(OBJECTIVE, config, folder)
+    readers = reader_job.readers_of(config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
         every = np.ones_like(batch["tokens"])

@@ -15,7 +15,6 @@ from etc_jax.formats.text_to_text import end_id
 from etc_jax.objectives.jobs import readers as reader_job, seq2seq as pairs_job
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.sections import DenoisingConfig
-from etc_jax.training.job import Job
 
 OBJECTIVE = "denoising"
 
@@ -91,17 +90,5 @@ def of_marked_text(
     return reader_job.of_text(config, folder, rows, length)
 
 
-@registry.register("objective", OBJECTIVE)
-def make_job(config: Config, folder: epath.Path) -> Job:
-    """An encoder-decoder on text with something missing.
-
-    Args:
-      config: of the run.
-      folder: the workdir, where the token cache of a text is made unless
-        `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if the model or the data is not for this.
-      OSError: if a file cannot be read.
-    """
-    return pairs_job.job_of(OBJECTIVE, config, folder)
+# Of texts with something missing, too, pairs are made.
+registry.register("objective", OBJECTIVE)(pairs_job.make_job)

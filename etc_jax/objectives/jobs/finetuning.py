@@ -22,14 +22,8 @@ from etc_jax.training.job import Job
 def make_job(config: Config, folder: epath.Path) -> Job:
     """The data set that the objective names, on caches of `etc-jax prepare`.
 
-    Args:
-      config: of the run; the data source must be "windows".
-      folder: the workdir; the tokenizer of the data is put there.
-
-    Raises:
-      OSError, ValueError: if the task does not train such a model, or a cache is not
-        there, or does not fit the config, the other caches, or what the run starts
-        from.
+    See `training.job.MakeJob`. Caches must fit the config, each other, and what the run
+    starts from.
     """
     task = finetuning.of_config(config)
     train, validation = (
@@ -38,8 +32,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     )
     tokenizer = train[0].load_tokenizer()
     _check_caches(config, [*train, *validation])
-    if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
+    run_tokenizer.check_starts(config, tokenizer, folder)
     for cache in (*train, *validation):
         run_tokenizer.check_rows(tokenizer, config.model, cache.ids)
     run_tokenizer.save(tokenizer, folder)

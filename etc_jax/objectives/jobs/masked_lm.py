@@ -28,9 +28,8 @@ OBJECTIVE = "masked_lm"
 
 @registry.register("reader", f"{OBJECTIVE}/bytes")
 def _of_bytes(config: Config, folder: epath.Path) -> Readers:
-    del folder
     _check_bytes(config)
-    data, readers = config.data, reader_job.of_bytes(config)
+    data, readers = config.data, reader_job.of_bytes(config, folder)
     masked, masked_evaluation = (
         masked_bytes.MaskedBytes(
             windows,
@@ -78,28 +77,16 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
 
 @registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """Masked tokens of bytes, or of text.
-
-    Args:
-      config: of the run.
-      folder: the workdir, where the token cache of a text is made unless
-        `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if the model or the data is not for this.
-      OSError: if a file cannot be read.
-    """
+    """Masked tokens of bytes, or of text; see `training.job.MakeJob`."""
     task = _task(config)
     _check_room(config)
-    readers = reader_job.readers_of(OBJECTIVE, config, folder)
+    readers = reader_job.readers_of(config, folder)
 
     def flops(batch: dict[str, Any]) -> float | None:
-        rows, num_masked = (
-            SequenceInputs(batch["example_ids"]),
-            batch["mlm_weights"].sum(),
-        )
+        rows = SequenceInputs(batch["example_ids"])
+        masked = batch["mlm_weights"].sum()
         return useful_flops.of_step(
-            config.model, config.family, rows, masked_logits=num_masked
+            config.model, config.family, rows, masked_logits=masked
         )
 
     return reader_job.make(config, task, readers, MASKED, flops)

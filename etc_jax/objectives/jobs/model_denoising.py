@@ -41,20 +41,10 @@ def _of_text(config: Config, folder: epath.Path) -> Readers:
 
 @registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """An encoder-decoder and the generator that chooses what it learns from.
-
-    Args:
-      config: of the run.
-      folder: the workdir, where the token cache of a text is made unless
-        `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if a model or the data is not for this.
-      OSError: if a file cannot be read.
-    """
+    """The model and its generator as a job; see `training.job.MakeJob`."""
     # A model that is not for this is refused before the text is read.
     reader_job.module_of(SEQ2SEQ_MODELS, config)
-    readers = reader_job.readers_of(OBJECTIVE, config, folder)
+    readers = reader_job.readers_of(config, folder)
     task = task_of(config, readers.train.rows)
     flops = functools.partial(_flops_of, config)
     return reader_job.make(config, task, readers, CANDIDATES, flops)

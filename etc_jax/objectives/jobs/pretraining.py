@@ -1,6 +1,5 @@
 """Pre-training of ETC as a job for the training loop: data, evaluation, report."""
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -27,8 +26,6 @@ from etc_jax.objectives.jobs.readers import eval_batches, tokens_per_step
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.training.job import Job
 
-_LOG = logging.getLogger(__name__)
-
 POOL_SENTENCES = 256
 # Of each source, for the frequencies that the MLM head starts from.
 COUNTED_TOKENS = 1 << 26
@@ -36,23 +33,14 @@ COUNTED_TOKENS = 1 << 26
 
 @registry.register("objective", "mlm_cpc")
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """MLM + CPC, or MLM alone where `objective.cpc_weight` is 0.
-
-    Args:
-      config: of the run; the model must be ETC.
-      folder: the workdir, where the token cache is made unless `data.cache_dir` is set.
-
-    Raises:
-      ValueError: if the data is not there, or the vocabulary is not the model's.
-    """
+    """MLM + CPC, or MLM alone where `objective.cpc_weight` is 0; see `job.MakeJob`."""
     if not isinstance(config.model, EtcConfig):
         raise ValueError(
             f"objective mlm_cpc trains ETC, not {type(config.model).__name__}; "
             "set model.family='etc'"
         )
     corpora = prepare(config.data, folder)
-    if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer, folder)
+    run_tokenizer.check_starts(config, corpora.tokenizer, folder)
     run_tokenizer.check_rows(corpora.tokenizer, config.model, corpora.ids)
     run_tokenizer.save(corpora.tokenizer, folder)
     examples = Examples(config.data, with_cpc=bool(config.objective.cpc_weight))

@@ -52,22 +52,23 @@ def module_of(kind: str, config: Config) -> type:
     return registry.lookup(kind, config.family)
 
 
-def readers_of(objective: str, config: Config, folder: epath.Path) -> Readers:
-    """What an objective reads of a source, registered as "reader".
+def readers_of(config: Config, folder: epath.Path) -> Readers:
+    """What the objective reads of the source, registered as "reader".
 
     The name is that of the objective, and what the source gives: "masked_lm/text".
     """
-    name = f"{objective}/{config.data.gives}"
+    name = f"{config.objective.name}/{config.data.gives}"
     return registry.lookup("reader", name)(config, folder)
 
 
-def of_bytes(config: Config) -> Readers:
+def of_bytes(config: Config, folder: epath.Path) -> Readers:
     """The first part of a stream of bytes to learn from, the second one to evaluate.
 
     Raises:
       ValueError: if there is too little of it.
       OSError: if a file cannot be read.
     """
+    del folder
     stream = byte_stream.open_bytes(config.data.paths)
     train, valid, _ = byte_stream.split(stream, config.data.validation_fraction)
     length, rows = config.data.input_length, config.train.batch_size
@@ -80,7 +81,8 @@ def of_bytes(config: Config) -> Readers:
     )
     files = {str(file): file for file in byte_stream.files_of(config.data.paths)}
     inputs = digests.shortened(digests.of_files(files), "bytes")
-    return Readers(reader, evaluation, evaluation.steps, reader.num_examples, inputs)
+    steps = evaluation.steps_per_epoch
+    return Readers(reader, evaluation, steps, reader.num_examples, inputs)
 
 
 def tokens_per_step(config: Config, schema: Schema) -> int:
@@ -108,12 +110,7 @@ def of_text(
     """
     data, seed = config.data, config.train.seed
     corpora = pretraining_data.prepare(data, folder)
-    if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, corpora.tokenizer, folder)
-    for helper in config.objective.helpers:
-        if helper.init_from is not None:
-            named = f"objective.{helper.name}_init_from"
-            run_tokenizer.check_same(helper.init_from, corpora.tokenizer, folder, named)
+    run_tokenizer.check_starts(config, corpora.tokenizer, folder)
     run_tokenizer.check_rows(corpora.tokenizer, config.model, corpora.ids)
     run_tokenizer.save(corpora.tokenizer, folder)
     rows = rows_fn(corpora.tokenizer)

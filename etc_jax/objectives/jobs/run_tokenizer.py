@@ -7,6 +7,7 @@ import numpy as np
 from etils import epath
 
 from etc_jax.base.whole_files import whole
+from etc_jax.config import Config
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers import rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -45,6 +46,16 @@ def check_rows(tokenizer: Tokenizer, model: Any, ids: Mapping[str, np.ndarray]) 
     model_source.check_ids(tokenizer, model, "the data")
     for path, array in ids.items():
         rows.check_rows(array, model.vocab_size, tokenizer, path)
+
+
+def check_starts(config: Config, tokenizer: Tokenizer, workdir: epath.PathLike) -> None:
+    """`check_same` of all that a run starts from: its model and helper models."""
+    starts = {"checkpoint.init_from": config.checkpoint.init_from}
+    for helper in config.objective.helpers:
+        starts[f"objective.{helper.name}_init_from"] = helper.init_from
+    for named, init_from in starts.items():
+        if init_from is not None:
+            check_same(init_from, tokenizer, workdir, named)
 
 
 def check_same(

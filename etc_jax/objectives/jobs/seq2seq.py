@@ -42,8 +42,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
     tokenizer = open_tokenizer(data.tokenizer, lower_case=data.lower_case)
     check_size(data, tokenizer)
     check_end(config, tokenizer)
-    if config.checkpoint.init_from is not None:
-        run_tokenizer.check_same(config.checkpoint.init_from, tokenizer, folder)
+    run_tokenizer.check_starts(config, tokenizer, folder)
     caches = {
         side: pair_cache.prepared(
             data.files(field),
@@ -141,24 +140,9 @@ def _check_cut(
 
 @registry.register("objective", OBJECTIVE)
 def make_job(config: Config, folder: epath.Path) -> Job:
-    """An encoder-decoder on pairs of texts.
-
-    Args:
-      config: of the run.
-      folder: the workdir, where the pairs are kept in tokens unless `data.cache_dir` is
-        set.
-
-    Raises:
-      ValueError: if the model or the data is not for this.
-      OSError: if a file cannot be read.
-    """
-    return job_of(OBJECTIVE, config, folder)
-
-
-def job_of(objective: str, config: Config, folder: epath.Path) -> Job:
-    """An encoder-decoder on batches of `data.text.pairs`; see `make_job`."""
+    """An encoder-decoder on rows of `data.text.pairs`; see `training.job.MakeJob`."""
     task = task_of(config)
-    readers = reader_job.readers_of(objective, config, folder)
+    readers = reader_job.readers_of(config, folder)
     flops = functools.partial(flops_of, config)
     return reader_job.make(config, task, readers, SCHEMA, flops)
 

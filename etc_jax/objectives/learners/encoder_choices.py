@@ -12,14 +12,12 @@ from etc_jax.formats import sequence
 from etc_jax.formats.sequence import EXAMPLE_IDS, GLOBAL_INDEX
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder.heads import EncoderForChoices
+from etc_jax.objectives.learners.answer_learning import OneCandidate
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
-from etc_jax.objectives.learners.finetuning import Sums
-from etc_jax.objectives.losses import candidates
-from etc_jax.objectives.r3f import Choice
 
 
 @registry.register("learner", "choices/sequence")
-class SequenceChoices(EncoderFinetuning):
+class SequenceChoices(OneCandidate, EncoderFinetuning):
     """One of the options: outputs are float32 `[b, o]`, a logit for each.
 
     The arrays of a batch have a last axis for the options, `tokens` int32 `[b, n, o]`.
@@ -47,19 +45,5 @@ class SequenceChoices(EncoderFinetuning):
         flat = (None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs)
         return SequenceInputs(*flat)
 
-    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
-        """See `Finetuning.losses`; of outputs `[b, o]`."""
-        total, hits, examples = candidates.choice(
-            outputs,
-            self._is_option(batch),
-            batch["labels"]["candidate"],
-            batch["weights"],
-        )
-        return total, {"accuracy": (hits, examples)}
-
-    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
-        """See `Finetuning.distributions`; of outputs `[b, o]`."""
-        return [Choice(candidates.candidate_logits(outputs, self._is_option(batch)))]
-
-    def _is_option(self, batch: Any) -> jax.Array:
+    def is_candidate(self, batch: Any) -> jax.Array:
         return batch[EXAMPLE_IDS][:, 0] > 0

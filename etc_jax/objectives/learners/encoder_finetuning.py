@@ -24,20 +24,10 @@ from etc_jax.models.encoder.heads import (
     EncoderForLabels,
     EncoderForSpans,
     EncoderForTokenLabels,
-    SpanLogits,
 )
-from etc_jax.models.heads import AnswerLogits
-from etc_jax.objectives.learners.finetuning import (
-    Finetuning,
-    Sums,
-)
+from etc_jax.objectives.learners.answer_learning import NaturalQuestions, Spans
+from etc_jax.objectives.learners.finetuning import Finetuning, Sums
 from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel, TokenLabels
-from etc_jax.objectives.losses.answers import (
-    answer_distributions,
-    answer_losses,
-    span_distributions,
-    span_losses,
-)
 from etc_jax.objectives.losses.coreference import (
     in_common,
     marginal_loss,
@@ -91,31 +81,19 @@ class SequenceTokenLabels(TokenLabels, EncoderFinetuning):
 
 
 @registry.register("learner", "spans/sequence")
-class SequenceSpans(EncoderFinetuning):
+class SequenceSpans(Spans, EncoderFinetuning):
     """Any of some places of the answer: outputs are `SpanLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForSpans:
         return EncoderForSpans(self.model, deterministic)
 
-    def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return span_losses(outputs, batch, self.is_token(batch))
-
-    def distributions(self, outputs: SpanLogits, batch: Any) -> list[Choice]:
-        return span_distributions(outputs, batch, self.is_token(batch))
-
 
 @registry.register("learner", "natural_questions/sequence")
-class SequenceNaturalQuestions(EncoderFinetuning):
+class SequenceNaturalQuestions(NaturalQuestions, EncoderFinetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`."""
 
     def module(self, deterministic: bool) -> EncoderForAnswers:
         return EncoderForAnswers(self.model, deterministic)
-
-    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return answer_losses(outputs, batch)
-
-    def distributions(self, outputs: AnswerLogits, batch: Any) -> list[Choice]:
-        return answer_distributions(outputs)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,11 +15,10 @@ from etc_jax.models.encoder.multihop import (
     EncoderForEvidence,
     EvidenceLogits,
 )
+from etc_jax.objectives.learners.answer_learning import OneCandidate
 from etc_jax.objectives.learners.encoder_finetuning import EncoderFinetuning
-from etc_jax.objectives.learners.finetuning import (
-    Sums,
-)
-from etc_jax.objectives.losses import candidates, qa_span
+from etc_jax.objectives.learners.finetuning import Sums
+from etc_jax.objectives.losses import qa_span
 from etc_jax.objectives.losses.answers import (
     accuracy,
     span_distributions,
@@ -53,7 +52,7 @@ class MarkedFinetuning(EncoderFinetuning):
 
 
 @registry.register("learner", "wikihop/sequence")
-class WikihopLongformer(MarkedFinetuning):
+class WikihopLongformer(OneCandidate, MarkedFinetuning):
     """One of the candidates: outputs are float32 `[b, m]`, a logit for each."""
 
     marked = (CANDIDATES,)
@@ -62,20 +61,8 @@ class WikihopLongformer(MarkedFinetuning):
     def module(self, deterministic: bool) -> EncoderForCandidates:
         return EncoderForCandidates(self.model, deterministic)
 
-    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
-        """See `Finetuning.losses`; of outputs `[b, m]`."""
-        total, hits, examples = candidates.choice(
-            outputs,
-            batch[CANDIDATES] >= 0,
-            batch["labels"]["candidate"],
-            batch["weights"],
-        )
-        return total, {"accuracy": (hits, examples)}
-
-    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
-        """See `Finetuning.distributions`; of outputs `[b, m]`."""
-        is_candidate = batch[CANDIDATES] >= 0
-        return [Choice(candidates.candidate_logits(outputs, is_candidate))]
+    def is_candidate(self, batch: Any) -> jax.Array:
+        return batch[CANDIDATES] >= 0
 
 
 @registry.register("learner", "hotpotqa/sequence")

@@ -17,7 +17,6 @@ from etc_jax.config.sections import FinetuningConfig
 from etc_jax.data.schema import Schema
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
 from etc_jax.formats import structured
-from etc_jax.models.encoder.heads import SpanLogits
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import (
     AnswerLogits,
@@ -30,17 +29,19 @@ from etc_jax.models.heads import (
     TokenLabelsHead,
 )
 from etc_jax.objectives.batch_checks import wrong_structure
+from etc_jax.objectives.learners.answer_learning import (
+    NaturalQuestions,
+    OneCandidate,
+    Spans,
+)
 from etc_jax.objectives.learners.finetuning import Finetuning
 from etc_jax.objectives.learners.label_learning import LabelSets, OneLabel, TokenLabels
-from etc_jax.objectives.losses import candidates, qa_span
+from etc_jax.objectives.losses import qa_span
 from etc_jax.objectives.losses.answers import (
     SPAN,
     accuracy,
     answer_distributions,
-    answer_losses,
     span_accuracy,
-    span_distributions,
-    span_losses,
     support_f1,
 )
 from etc_jax.objectives.r3f import Choice
@@ -112,17 +113,11 @@ class StructuredHotpotqa(HeadFinetuning):
 
 
 @registry.register("learner", "natural_questions/structured")
-class StructuredNaturalQuestions(HeadFinetuning):
+class StructuredNaturalQuestions(NaturalQuestions, HeadFinetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> NaturalQuestionsHead:
         return NaturalQuestionsHead(config, name="head")
-
-    def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return answer_losses(outputs, batch)
-
-    def distributions(self, outputs: AnswerLogits, batch: Any) -> list[Choice]:
-        return answer_distributions(outputs)
 
 
 @registry.register("learner", "labels/structured")
@@ -147,17 +142,11 @@ class StructuredTokenLabels(TokenLabels, HeadFinetuning):
 
 
 @registry.register("learner", "spans/structured")
-class StructuredSpans(HeadFinetuning):
+class StructuredSpans(Spans, HeadFinetuning):
     """Any of some places of the answer: outputs are `SpanLogits` of the long tokens."""
 
     def head(self, config: EtcConfig, deterministic: bool) -> SpanHead:
         return SpanHead(config, name="head")
-
-    def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
-        return span_losses(outputs, batch, self.is_token(batch))
-
-    def distributions(self, outputs: SpanLogits, batch: Any) -> list[Choice]:
-        return span_distributions(outputs, batch, self.is_token(batch))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +166,7 @@ class WikihopConfig(FinetuningConfig):
 
 
 @registry.register("learner", "wikihop/structured")
-class StructuredWikihop(HeadFinetuning):
+class StructuredWikihop(OneCandidate, HeadFinetuning):
     """One of the candidates: outputs are float32 `[b, g]`, a logit a global token."""
 
     section = WikihopConfig
@@ -186,21 +175,9 @@ class StructuredWikihop(HeadFinetuning):
         final = self.objective.final_layer
         return CandidateHead(config, final, deterministic, name="head")
 
-    def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
-        """See `Finetuning.losses`; of outputs `[b, g]`."""
-        total, hits, examples = candidates.choice(
-            outputs,
-            self._is_candidate(batch),
-            batch["labels"]["candidate"],
-            batch["weights"],
-            label_smoothing=self.objective.label_smoothing,
-        )
-        return total, {"accuracy": (hits, examples)}
+    @property
+    def label_smoothing(self) -> float:
+        return self.objective.label_smoothing
 
-    def distributions(self, outputs: jax.Array, batch: Any) -> list[Choice]:
-        """See `Finetuning.distributions`; of outputs `[b, g]`."""
-        is_candidate = self._is_candidate(batch)
-        return [Choice(candidates.candidate_logits(outputs, is_candidate))]
-
-    def _is_candidate(self, batch: Any) -> jax.Array:
+    def is_candidate(self, batch: Any) -> jax.Array:
         return batch["global_types"] == GLOBAL_CANDIDATE_TYPE

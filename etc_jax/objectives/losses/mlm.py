@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from etc_jax.objectives.losses.qa_span import cross_entropy
+
 
 def masked_lm(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     """Cross-entropy at masked places.
@@ -15,13 +17,7 @@ def masked_lm(logits: jax.Array, targets: jax.Array, weights: jax.Array):
     Returns:
       (sum of losses in nats, sum of right guesses, sum of weights), float32 scalars.
     """
-    logits = logits.astype(jnp.float32)
-    top = jax.nn.logsumexp(logits, axis=-1)
-    right = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    losses = cross_entropy(logits, targets)
     hits = jnp.argmax(logits, axis=-1) == targets
     weights = weights.astype(jnp.float32)
-    return (
-        jnp.sum((top - right) * weights),
-        jnp.sum(hits * weights),
-        jnp.sum(weights),
-    )
+    return jnp.sum(losses * weights), jnp.sum(hits * weights), jnp.sum(weights)

@@ -19,31 +19,32 @@ class Device:
     memory_bytes: float
 
 
-_GB, _GiB, _TFLOPS = 1e9, 2**30, 1e12
+_GB, _GiB = 1e9, 2**30
 
-# By `jax.Device.device_kind`. FLOPs: Google Cloud's TPU pages (cloud.google.com/tpu)
-# and NVIDIA's data sheets; GPUs without sparsity. Memory of TPUs: what the compiler of
-# libtpu 0.0.42 says is available when a program asks for more; by the same pages the
-# chips have 32 (v4), 16 (v5e), 95 (v5p), 32 (v6e) and 192 GB (TPU7x). A v4 is one
-# device of two cores, whose 15.25 GiB are added up; a TPU7x is two devices.
+# (TFLOPs, bytes of memory, each `jax.Device.device_kind` of such a device). FLOPs:
+# Google Cloud's TPU pages (cloud.google.com/tpu) and NVIDIA's data sheets; GPUs without
+# sparsity. Memory of TPUs: what the compiler of libtpu 0.0.42 says is available when a
+# program asks for more; by the same pages the chips have 32 (v4), 16 (v5e), 95 (v5p),
+# 32 (v6e) and 192 GB (TPU7x). A v4 is one device of two cores, whose 15.25 GiB are
+# added up; a TPU7x is two devices.
+_SHEETS = (
+    (275, 30.5 * _GiB, "TPU v4"),
+    (197, 15.75 * _GiB, "TPU v5 lite", "TPU v5e"),
+    (459, 95.74 * _GiB, "TPU v5", "TPU v5p"),
+    (918, 31.25 * _GiB, "TPU v6 lite", "TPU v6e"),
+    (2307 / 2, 94.75 * _GiB, "TPU7x"),
+    (312, 40 * _GB, "NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+    (312, 80 * _GB, "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"),
+    (989, 80 * _GB, "NVIDIA H100 80GB HBM3"),
+    (756, 80 * _GB, "NVIDIA H100 PCIe"),
+    (835, 94 * _GB, "NVIDIA H100 NVL"),
+    (989, 141 * _GB, "NVIDIA H200"),
+    (835, 141 * _GB, "NVIDIA H200 NVL"),
+)
 _DEVICES = {
-    "TPU v4": Device(275 * _TFLOPS, 30.5 * _GiB),
-    "TPU v5 lite": Device(197 * _TFLOPS, 15.75 * _GiB),
-    "TPU v5e": Device(197 * _TFLOPS, 15.75 * _GiB),
-    "TPU v5": Device(459 * _TFLOPS, 95.74 * _GiB),
-    "TPU v5p": Device(459 * _TFLOPS, 95.74 * _GiB),
-    "TPU v6 lite": Device(918 * _TFLOPS, 31.25 * _GiB),
-    "TPU v6e": Device(918 * _TFLOPS, 31.25 * _GiB),
-    "TPU7x": Device(2307 / 2 * _TFLOPS, 94.75 * _GiB),
-    "NVIDIA A100-SXM4-40GB": Device(312 * _TFLOPS, 40 * _GB),
-    "NVIDIA A100-PCIE-40GB": Device(312 * _TFLOPS, 40 * _GB),
-    "NVIDIA A100-SXM4-80GB": Device(312 * _TFLOPS, 80 * _GB),
-    "NVIDIA A100 80GB PCIe": Device(312 * _TFLOPS, 80 * _GB),
-    "NVIDIA H100 80GB HBM3": Device(989 * _TFLOPS, 80 * _GB),
-    "NVIDIA H100 PCIe": Device(756 * _TFLOPS, 80 * _GB),
-    "NVIDIA H100 NVL": Device(835 * _TFLOPS, 94 * _GB),
-    "NVIDIA H200": Device(989 * _TFLOPS, 141 * _GB),
-    "NVIDIA H200 NVL": Device(835 * _TFLOPS, 141 * _GB),
+    kind: Device(tflops * 1e12, memory)
+    for tflops, memory, *kinds in _SHEETS
+    for kind in kinds
 }
 
 

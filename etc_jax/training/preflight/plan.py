@@ -27,7 +27,7 @@ from etc_jax.sharding import (
 )
 from etc_jax.sharding.batch import batch_shardings, batch_shards, local_rows, replicated
 from etc_jax.training.errors import UserError
-from etc_jax.training.job import HELPERS, Job
+from etc_jax.training.job import HELPERS, NO_BATCH, Job
 from etc_jax.training.optimizers.groups import Groups, trained_only
 from etc_jax.training.optimizers.optimizer import decay_mask, make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
@@ -171,10 +171,7 @@ def make_job(config: Config, folder: epath.Path) -> Job:
     except (ValueError, OSError, ImportError) as error:
         raise UserError(f"the data or the model cannot be set up: {error}") from error
     if some is None:
-        raise UserError(
-            "there is nothing to evaluate on: the job gives no evaluation batch; raise "
-            "data.validation_fraction or use more text"
-        )
+        raise UserError(NO_BATCH)
     return _stored(job, config.train.param_dtype)
 
 

@@ -16,7 +16,7 @@ def images(tmp_path):
 
 def test_an_image_is_the_row_of_its_bytes(images):
     reader = byte_images.ImageReader(images, length=12, batch_size=2, evaluation=True)
-    batches = [reader.batch_at(step) for step in range(reader.steps)]
+    batches = [reader.batch_at(step) for step in range(reader.steps_per_epoch)]
     targets = np.concatenate([b["targets"] for b in batches])
     np.testing.assert_array_equal(targets[:5], IMAGES.reshape(5, 12))
     weights = np.concatenate([b["target_weights"] for b in batches])

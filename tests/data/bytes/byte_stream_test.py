@@ -100,7 +100,7 @@ def test_evaluation_counts_each_byte_once(size, length, scored):
         part, length=length, scored=scored, batch_size=3
     )
     seen = []
-    for step in range(reader.steps):
+    for step in range(reader.steps_per_epoch):
         batch = reader.batch_at(step)
         for tokens, targets, weights in zip(*batch.values(), strict=True):
             for place in np.flatnonzero(weights):

@@ -113,7 +113,7 @@ def test_more_than_there_is_room_for_is_counted_and_left():
 @pytest.mark.parametrize("scored", [40, 10, 1])
 def test_evaluation_hides_only_bytes_that_count(scored):
     windows, reader = evaluation(100, 330, scored)
-    for step in range(windows.steps):
+    for step in range(windows.steps_per_epoch):
         plain, batch = windows.batch_at(step), reader.batch_at(step)
         assert_same(batch, evaluation(100, 330, scored)[1].batch_at(step))
         np.testing.assert_array_equal(restored(batch), plain["targets"])
@@ -125,7 +125,7 @@ def test_evaluation_hides_only_bytes_that_count(scored):
         used = plain["target_weights"].any(axis=1)
         assert (batch["example_ids"] == used[:, None]).all()
     with pytest.raises(IndexError, match="no batch for step"):
-        reader.batch_at(windows.steps)
+        reader.batch_at(windows.steps_per_epoch)
 
 
 def test_what_is_after_a_short_text_is_padding():

@@ -66,20 +66,6 @@ def test_word_starts_of_any_range(built):
             )
 
 
-def test_progress_ends_with_the_totals(documents, trained, tmp_path):
-    seen = []
-    made = cache.build_cache(
-        documents,
-        trained,
-        tmp_path / "c",
-        made_by=MADE_BY,
-        split_fn=_lines,
-        progress_fn=lambda *counts: seen.append(counts),
-    )
-    assert len(seen) > 1 and seen == sorted(seen)
-    assert seen[-1] == (made.num_documents, made.num_tokens)
-
-
 def test_no_documents_give_an_empty_cache(trained, tmp_path):
     made = cache.build_cache([], trained, tmp_path / "c", made_by={})
     assert (made.num_documents, made.num_sentences, made.num_tokens) == (0, 0, 0)

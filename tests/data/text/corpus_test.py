@@ -141,18 +141,13 @@ def test_installed_text_is_found_without_importing():
 
 
 def test_side_of_a_document_depends_on_its_name_alone():
-    documents = [corpus.Document(f"pkg/m{i}.py", ("x",)) for i in range(4000)]
-    train, validation = corpus.split(documents, 0.05)
-    assert len(train) + len(validation) == 4000
+    names = [f"pkg/m{i}.py" for i in range(4000)]
+    validation = {name for name in names if corpus.is_validation(name, 0.05)}
     # 4 standard deviations of a binomial share of 5 %.
     assert abs(len(validation) / 4000 - 0.05) < 4 * (0.05 * 0.95 / 4000) ** 0.5
-    alone = [d for d in documents if corpus.split([d], 0.05)[1]]
-    assert alone == validation
-    assert {d.name for d in validation} <= {
-        d.name for d in corpus.split(documents, 0.1)[1]
-    }
+    assert validation <= {name for name in names if corpus.is_validation(name, 0.1)}
     with pytest.raises(ValueError, match="validation must be a share"):
-        corpus.split(documents, 5)
+        corpus.check_share(5)
 
 
 def test_description_names_versions():
