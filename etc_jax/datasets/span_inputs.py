@@ -19,23 +19,28 @@ is read has two at least.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from etc_jax.data.text.sentences import SplitFn, sentence_numbers, split_sentences
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
+from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.paragraphs import by_lines
-from etc_jax.datasets.spans import Document, Span
-from etc_jax.formats.sequence import filled
+from etc_jax.datasets.spans import Document, Span, gold_outputs_of
+from etc_jax.datasets.task import FeatureConverter, FeaturesFn, in_formats
+from etc_jax.formats.sequence import SequenceSizes, filled, pair_parts
 from etc_jax.formats.structured import Layout, StructuredSizes
 
 # Global tokens of a document: its own, and one for its sentences.
-LEAST = 2
+_OF_DOCUMENT = 2
+_ROLES = ("cls", "question", "paragraph", "sentence")
 
 
 class Text(NamedTuple):
@@ -79,67 +84,136 @@ def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
     return TokenizedText(text, encoded.ids, offsets)
 
 
-# --- one sequence ---------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------
 
 
-def sequence_length(record: Any, tokenizer: Tokenizer) -> int:
-    """Tokens of a sequence if nothing is cut off, special tokens included.
+class QuestionLayout(Protocol):
+    """Where a question and pieces of documents stand in inputs of one format.
 
-    Args:
-      record: with `question` and `documents`.
-      tokenizer: for them.
+    Attributes:
+      special: tokens beside those of question and documents.
     """
-    return 2 + tokenizer.special.pair_separators + _text_length(record, tokenizer)
+
+    special: int
+
+    def before(self, question: int) -> int:
+        """Tokens before the documents, with so many of the question."""
+
+    def room(self, question: int) -> int:
+        """For pieces of documents beside so many tokens of the question."""
+
+    def num_documents(self, question: int) -> int:
+        """Documents for which there are global tokens; below 1: not even for one."""
+
+    def least_global(self, question: int) -> int:
+        """Global tokens that there must be."""
+
+    def fields(
+        self, question: Sequence[int], text: Text, documents: Sequence[Document]
+    ) -> dict[str, Any]:
+        """The fields of a window that its format has.
+
+        Args:
+          question: ids of its pieces, which fit.
+          text: pieces of the documents, which fit.
+          documents: that the pieces are of, by their numbers in `text`.
+
+        Raises:
+          ImportError: if nupunkt is needed and not installed.
+        """
 
 
-def _text_length(record: Any, tokenizer: Tokenizer) -> int:
-    """Tokens of question and documents."""
-    texts = (" ".join(document.text.split()) for document in record.documents)
-    return count_pieces(tokenizer, [record.question, *texts])
-
-
-# --- structured inputs ----------------------------------------------------------------
-
-
-def structured_fields(
-    question: Sequence[int],
-    text: Text,
-    documents: Sequence[Document],
-    tokenizer: Tokenizer,
-    sizes: StructuredSizes,
-    split_fn: SplitFn | None,
-) -> dict[str, Any]:
-    """Tokens, types and structure of a question and pieces of documents that fit.
-
-    The first long token is [CLS], those of the question come next, then the pieces.
+def layout_of(
+    tokenizer: Tokenizer, sizes: InputSizes, split_fn: SplitFn | None = None
+) -> QuestionLayout:
+    """The layout in the format of some sizes.
 
     Args:
-      question: ids of its pieces.
-      text: the pieces.
-      documents: that the pieces are of, by their numbers in `text`.
-      tokenizer: with the special tokens of official ETC.
+      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator;
+        of structured inputs one with the special tokens of official ETC.
       sizes: lengths of the input.
-      split_fn: paragraphs to sentences; None: Punkt, of the nupunkt package.
+      split_fn: paragraphs to sentences, of structured inputs; None: Punkt, of the
+        nupunkt package.
+
+    Raises:
+      ValueError: if the tokenizer lacks a special token.
     """
-    roles = ("cls", "question", "paragraph", "sentence")
+    is_sequence = isinstance(sizes, SequenceSizes)
+    roles = ("cls", "sep") if is_sequence else _ROLES
     ids = {role: tokenizer.special_id(role) for role in roles}
-    layout = Layout(sizes)
-    layout.add_global(ids["cls"])
-    layout.add_long([ids["cls"]], SENTENCE_TYPE)
-    layout.close_group()
-    for token in question:
-        index = layout.add_global(ids["question"])
-        layout.add_long([token], QUESTION_TYPE, sentence=index)
-    layout.close_group()
-    runs = _runs(range(len(text.ids)), text.document)
-    for number, run in enumerate(runs, start=1):
-        document = documents[text.document[run[0]]]
-        sentences = [
-            [text.ids[i] for i in pieces]
-            for pieces in _sentences(document, text, run, split_fn or split_sentences)
-        ]
-        _add_document(layout, sentences, ids, reserved=LEAST * (len(runs) - number))
-    return layout.fields()
+    if is_sequence:
+        return _Sequence(sizes, ids, tokenizer)
+    return _Structured(sizes, ids, split_fn or split_sentences)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sequence:
+    sizes: SequenceSizes
+    ids: Mapping[str, int]
+    tokenizer: Tokenizer
+
+    @property
+    def special(self) -> int:
+        return 2 + self.tokenizer.special.pair_separators
+
+    def before(self, question: int) -> int:
+        return question + self.special - 1
+
+    def room(self, question: int) -> int:
+        return self.sizes.input_length - question - self.special
+
+    def num_documents(self, question: int) -> int:
+        is_enough = self.least_global(question) <= self.sizes.global_length
+        return sys.maxsize if is_enough else 0
+
+    def least_global(self, question: int) -> int:
+        return 1 + question
+
+    def fields(self, question, text, documents) -> dict[str, Any]:
+        head = [self.ids["cls"], *question]
+        tail = [*text.ids, self.ids["sep"]]
+        return pair_parts(self.sizes, head, tail, len(head), self.tokenizer)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Structured:
+    sizes: StructuredSizes
+    ids: Mapping[str, int]
+    split_fn: SplitFn
+
+    special = 1
+
+    def before(self, question: int) -> int:
+        return 1 + question
+
+    def room(self, question: int) -> int:
+        return self.sizes.long_length - self.before(question)
+
+    def num_documents(self, question: int) -> int:
+        return (self.sizes.global_length - self.before(question)) // _OF_DOCUMENT
+
+    def least_global(self, question: int) -> int:
+        return self.before(question) + _OF_DOCUMENT
+
+    def fields(self, question, text, documents) -> dict[str, Any]:
+        ids, layout = self.ids, Layout(self.sizes)
+        layout.add_global(ids["cls"])
+        layout.add_long([ids["cls"]], SENTENCE_TYPE)
+        layout.close_group()
+        for token in question:
+            index = layout.add_global(ids["question"])
+            layout.add_long([token], QUESTION_TYPE, sentence=index)
+        layout.close_group()
+        runs = _runs(range(len(text.ids)), text.document)
+        for number, run in enumerate(runs, start=1):
+            document = documents[text.document[run[0]]]
+            sentences = [
+                [text.ids[i] for i in pieces]
+                for pieces in _sentences(document, text, run, self.split_fn)
+            ]
+            reserved = _OF_DOCUMENT * (len(runs) - number)
+            _add_document(layout, sentences, ids, reserved=reserved)
+        return layout.fields()
 
 
 def _add_document(
@@ -187,8 +261,46 @@ def _runs(items: Iterable[int], keys: Sequence[int]) -> list[list[int]]:
     return [[item for _, item in run] for _, run in pairs]
 
 
-def structured_length(record: Any, tokenizer: Tokenizer) -> int:
-    """Long tokens if nothing is cut off, special tokens included; see
-    `sequence_length`.
+# --- template -------------------------------------------------------------------------
+
+
+def span_converters(
+    features: FeaturesFn,
+    sizes: Mapping[str, InputSizes],
+    official_gold: Callable[[Any], Any],
+    **fields: Any,
+) -> dict[str, FeatureConverter]:
+    """The converters of a data set whose answers are spans of documents.
+
+    Args:
+      features: see `FeatureConverter`; it makes inputs of all formats, by the sizes.
+      sizes: by format.
+      official_gold: `DataSet.gold`.
+      **fields: the others of a `FeatureConverter`.
     """
+    lengths = {"sequence": _sequence_length, "structured": _structured_length}
+    formats = {x: {"sizes": sizes[x], "record_length": lengths[x]} for x in sizes}
+    gold_outputs = gold_outputs_of(official_gold)
+    common = {"learner": "spans", "features": features, "gold_outputs": gold_outputs}
+    return in_formats(formats, **common, **fields)
+
+
+def _sequence_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Tokens of a sequence if nothing is cut off, special tokens included.
+
+    Args:
+      record: with `question` and `documents`.
+      tokenizer: for them.
+    """
+    return 2 + tokenizer.special.pair_separators + _text_length(record, tokenizer)
+
+
+def _structured_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Long tokens if nothing is cut off, special tokens included."""
     return 1 + _text_length(record, tokenizer)
+
+
+def _text_length(record: Any, tokenizer: Tokenizer) -> int:
+    """Tokens of question and documents."""
+    texts = (" ".join(document.text.split()) for document in record.documents)
+    return count_pieces(tokenizer, [record.question, *texts])

@@ -12,8 +12,7 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
-from etc_jax.datasets.task import FeatureConverter
-from etc_jax.formats.sequence import refuse_quirks
+from etc_jax.datasets.task import FeatureConverter, without_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
 
 WORDING = Wording(
@@ -59,11 +58,11 @@ def make_text_converter(
       shown: record -> (question, document), for readers; by default the input.
       wording: for readers.
     """
-    texts = _Texts(name, sizes, options, pair_of, shown, wording)
+    texts = _Texts(sizes, options, pair_of, shown, wording)
     return FeatureConverter(
         learner="text",
         sizes=sizes,
-        features=texts.features,
+        features=without_quirks(name)(texts.features),
         options=options,
         decode=texts.decode,
         explain=texts.explain,
@@ -76,7 +75,6 @@ def make_text_converter(
 class _Texts:
     """The functions of a `FeatureConverter`; see `make_text_converter`."""
 
-    name: str
     sizes: TextToTextSizes
     options: PairOptions
     pair_of: Callable[[Any], Pair]
@@ -89,16 +87,14 @@ class _Texts:
         tokenizer: Tokenizer,
         sizes: TextToTextSizes | None = None,
         *,
-        official_quirks: bool = False,
         options: PairOptions | None = None,
     ) -> list[TextToTextWindow]:
         """The one window of a record.
 
         Raises:
           BadRecordError: if the input has no token.
-          ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+          ValueError: if the tokenizer lacks a special token.
         """
-        refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
         tokens = encoded(self.pair_of(record), tokenizer, options)
         room = options.prefix_length or tokens.prefix_tokens

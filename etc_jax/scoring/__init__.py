@@ -1,5 +1,5 @@
 """Official metrics of data sets, on plain Python values.
 
 One file a data set; each has `score(gold, predictions) -> Scores` on values as the
-release files hold them, and `score_files` on the files themselves.
+release files hold them.
 """

@@ -71,12 +71,15 @@ class NaturalQuestionsOptions(WindowOptions):
         return fields
 
 
+OPTIONS = NaturalQuestionsOptions()
+
+
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
-    options: NaturalQuestionsOptions = NaturalQuestionsOptions(),  # noqa: B008  (frozen)
+    options: NaturalQuestionsOptions = OPTIONS,
     official_quirks: bool = False,
 ) -> list[NaturalQuestionsWindow]:
     """The windows of a record, in order.

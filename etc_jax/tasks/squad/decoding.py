@@ -31,18 +31,13 @@ Prediction = dict[str, Any]
 
 
 def summarise(
-    outputs: Outputs,
-    windows: Sequence[SpanWindow],
-    settings: Sequence[None] = (None,),
-    *,
-    options: SpanOptions = OPTIONS,
-) -> list[list[Summary]]:
+    outputs: Outputs, windows: Sequence[SpanWindow], *, options: SpanOptions = OPTIONS
+) -> list[Summary]:
     """What pooling needs of each window, as JSON takes it.
 
     Args:
       outputs: logits of a model.
       windows: as `features` made them, in order.
-      settings: of decoding, of which there is one.
       options: how long answers may be, and how many are kept.
 
     Returns:
@@ -54,7 +49,7 @@ def summarise(
     """
     check_logits(outputs, windows)
     return [
-        [_summary(start, end, window, options)] * len(settings)
+        _summary(start, end, window, options)
         for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
     ]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etc_jax.datasets.explained import Candidate, Explained, Wording, any_of
-from etc_jax.datasets.spans import Outputs, marked_document
-from etc_jax.tasks.squad.decoding import Summary, best_spans, pool, summarise
-from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions, SpanWindow
+from etc_jax.datasets.spans import marked_document
+from etc_jax.tasks.squad.decoding import Summary, best_spans, pool
+from etc_jax.tasks.squad.inputs import OPTIONS, SpanOptions
 from etc_jax.tasks.squad.records import Record
 
 NO_ANSWER = "(no answer)"
@@ -19,29 +19,13 @@ WORDING = Wording(
 )
 
 
-def explain(
-    outputs: Outputs,
-    windows: Sequence[SpanWindow],
-    setting: None = None,
-    *,
-    options: SpanOptions = OPTIONS,
-) -> list[tuple[Record, Summary]]:
-    """What `pool_explained` needs of each window: its record and its summary.
-
-    Raises:
-      ValueError: if the logits are not of these windows, or not finite.
-    """
-    summaries = summarise(outputs, windows, (setting,), options=options)
-    return [(w.record, s) for w, [s] in zip(windows, summaries, strict=True)]
-
-
 def pool_explained(
     seen: Sequence[tuple[Record, Summary]], *, options: SpanOptions = OPTIONS
 ) -> Explained:
     """The answer with the other ones that are likely, and the context.
 
     Args:
-      seen: of all windows of a record, as `explain` gives it.
+      seen: (record, summary) of all windows of a record.
       options: see `pool`.
     """
     record, summaries = seen[0][0], [summary for _, summary in seen]

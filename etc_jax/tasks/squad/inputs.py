@@ -1,4 +1,4 @@
-"""Questions about a paragraph as inputs of one sequence (Devlin et al. 2019, 4.2, 4.3).
+"""Questions about a paragraph as inputs (Devlin et al. 2019, 4.2, 4.3).
 
 See `datasets.span_inputs`. A context that does not fit is read in several windows that
 overlap. The first token also stands for "no answer here": it is the label where a
@@ -15,22 +15,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from etc_jax.base.rules import FINITE, at_least, refuse
+from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.datasets.span_inputs import Text, pieces_of
+from etc_jax.datasets.span_inputs import Text, layout_of, pieces_of
 from etc_jax.datasets.spans import DocumentsWindow
 from etc_jax.datasets.strides import StrideOptions
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.tasks.squad.records import Record, SquadOptions, read
 
 # 384 tokens and 64 of the question, as in BERT's runs.
 SIZES = SequenceSizes(input_length=384, global_length=65)
+STRUCTURED_SIZES = StructuredSizes(long_length=512, global_length=128)
 # The first token, which stands for no answer.
 NOWHERE = 0
 _SHAPING = ("question_tokens", "stride")
@@ -114,49 +113,59 @@ class SquadWindow(SpanWindow, SequenceWindow):
     """The same in one sequence."""
 
 
+@dataclasses.dataclass(frozen=True)
+class StructuredSquad(SpanWindow, StructuredWindow):
+    """The same as long and global tokens."""
+
+
+_WINDOWS = {SequenceSizes: SquadWindow, StructuredSizes: StructuredSquad}
+
+
+@without_quirks("squad")
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: SequenceSizes = SIZES,
+    sizes: InputSizes = SIZES,
     *,
     options: SpanOptions = OPTIONS,
-    official_quirks: bool = False,
-) -> list[SquadWindow]:
+    split_fn: SplitFn | None = None,
+) -> list[SpanWindow]:
     """The windows of a record, in order.
 
-    White space is read as one space wherever there is some.
+    White space is read as one space wherever there is some. Of structured inputs,
+    sentences do not cross lines; those without room for a global token share that of
+    the one before.
 
     Args:
       record: question and context.
-      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
-      sizes: tokens of the sequence, and places for those of them that are global.
+      tokenizer: see `span_inputs.layout_of`.
+      sizes: lengths of the input, which say its format.
       options: see there.
-      official_quirks: not for this task.
+      split_fn: see `span_inputs.layout_of`.
 
     Raises:
       BadRecordError: if the context has no token.
-      ValueError: if the sizes do not go with the options, the tokenizer lacks a special
-        token, or quirks are asked for.
+      ImportError: if nupunkt is needed and not installed.
+      ValueError: if the sizes do not go with the options, or the tokenizer lacks a
+        special token.
     """
-    refuse_quirks("squad", official_quirks)
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    options.check_room(sizes, 2 + tokenizer.special.pair_separators)
-    if sizes.global_length <= options.question_tokens:
+    layout = layout_of(tokenizer, sizes, split_fn)
+    options.check_room(sizes, layout.special)
+    least = layout.least_global(options.question_tokens)
+    if sizes.global_length < least:
         raise ValueError(
-            f"global_length is {sizes.global_length}, expected "
-            f"{options.question_tokens + 1} at least: the first token and the question "
-            "are global; raise it, or lower question_tokens"
+            f"global_length is {sizes.global_length}, expected {least} at least for a "
+            f"question of {options.question_tokens} tokens and the context; raise it, "
+            "or lower question_tokens"
         )
     parts = ContextParts(record, tokenizer, options)
-    head = [cls, *parts.question]
-    before = len(head) + tokenizer.special.pair_separators
+    length = len(parts.question)
     return [
-        SquadWindow(
-            **fields,
-            **pair_parts(sizes, head, [*text.ids, sep], len(head), tokenizer),
+        _WINDOWS[type(sizes)](
+            **fields, **layout.fields(parts.question, text, record.documents)
         )
         for text, fields in parts.windows(
-            sizes, before, sizes.input_length - before - 1
+            sizes, layout.before(length), layout.room(length)
         )
     ]
 

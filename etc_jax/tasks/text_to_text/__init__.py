@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair, parse, read
-from etc_jax.datasets.task import DataSet
+from etc_jax.datasets.task import DataSet, register
 from etc_jax.datasets.text_converter import ONLY_WRITTEN, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring.answers import exact_match, token_overlap
@@ -42,7 +41,7 @@ def score(gold: Sequence[Mapping[str, str]], predictions: Mapping[str, str]) -> 
     return Scores.of(metrics, [x["id"] for x in gold], {"text": predictions})
 
 
-DATA_SET = registry.register("data_set", "text_to_text")(
+DATA_SET = register(
     DataSet(
         name="text_to_text",
         read=read,

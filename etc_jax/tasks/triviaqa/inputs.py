@@ -1,4 +1,4 @@
-"""TriviaQA records as inputs of one sequence, as Longformer reads them.
+"""TriviaQA records as inputs, in one sequence as Longformer reads them.
 
 See `datasets.span_inputs`. Documents follow one another, each tokenised by itself, and
 what does not fit is cut off at the end.
@@ -12,24 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.span_inputs import Text, pieces_of
+from etc_jax.datasets.span_inputs import Text, layout_of, pieces_of
 from etc_jax.datasets.spans import Document, DocumentsWindow, Span
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.scoring.triviaqa import normalize
 from etc_jax.tasks.triviaqa.names import AnswerNames, words_of
 from etc_jax.tasks.triviaqa.records import Record
 
 # Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
 SIZES = SequenceSizes(input_length=4096, global_length=128)
+STRUCTURED_SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 # Occurrences that are labels: the first ones of a text.
 MAX_OCCURRENCES = 64
@@ -44,62 +43,57 @@ class TriviaqaWindow(DocumentsWindow, SequenceWindow):
     """
 
 
+@dataclasses.dataclass(frozen=True)
+class StructuredDocuments(DocumentsWindow, StructuredWindow):
+    """The same as long and global tokens."""
+
+
+_WINDOWS = {SequenceSizes: TriviaqaWindow, StructuredSizes: StructuredDocuments}
+
+
+@without_quirks("triviaqa")
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: SequenceSizes = SIZES,
+    sizes: InputSizes = SIZES,
     *,
-    official_quirks: bool = False,
-) -> list[TriviaqaWindow]:
+    split_fn: SplitFn | None = None,
+) -> list[DocumentsWindow]:
     """The one window of a record.
 
     White space is read as one space wherever there is some, as in Longformer's inputs.
+    Of structured inputs, sentences do not cross lines.
 
     Args:
       record: question and documents.
-      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
-      sizes: tokens of the sequence, and how many of them may be global.
-      official_quirks: not for this task.
+      tokenizer: see `span_inputs.layout_of`.
+      sizes: lengths of the input, which say its format.
+      split_fn: see `span_inputs.layout_of`.
 
     Raises:
       BadRecordError: if the question has more tokens than may be global or leaves no
         room, or the documents have no token.
-      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+      ImportError: if nupunkt is needed and not installed.
+      ValueError: if the tokenizer lacks a special token.
     """
-    refuse_quirks("triviaqa", official_quirks)
+    layout = layout_of(tokenizer, sizes, split_fn)
     question = pieces_of(tokenizer, record.question).ids
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    num_global, n = 1 + len(question), sizes.input_length
-    before = num_global + tokenizer.special.pair_separators
-    room = n - before - 1
-    if num_global > sizes.global_length or room < 1:
-        raise question_too_long(record, len(question), sizes)
-    text, occurrences = read_documents(record, record.documents, tokenizer, room)
+    before, room = layout.before(len(question)), layout.room(len(question))
+    documents = record.documents[: max(layout.num_documents(len(question)), 0)]
+    if room < 1 or not documents:
+        raise BadRecordError(
+            "question too long",
+            f"{record.id!r}: {len(question)} tokens, in an input of {sizes}; raise the "
+            "lengths",
+        )
+    text, occurrences = read_documents(record, documents, tokenizer, room)
     return [
-        TriviaqaWindow(
+        _WINDOWS[type(sizes)](
             **answer_fields(record, occurrences, before),
-            **text.fields(n, before),
-            **pair_parts(
-                sizes, [cls, *question], [*text.ids, sep], num_global, tokenizer
-            ),
+            **text.fields(sizes.text_length, before),
+            **layout.fields(question, text, documents),
         )
     ]
-
-
-def question_too_long(
-    record: Record, tokens: int, sizes: SequenceSizes
-) -> BadRecordError:
-    """The error for a question that leaves no room for documents.
-
-    Args:
-      record: that has it.
-      tokens: of the question.
-      sizes: of the input.
-    """
-    return BadRecordError(
-        "question too long",
-        f"{record.id!r}: {tokens} tokens, in an input of {sizes}; raise the lengths",
-    )
 
 
 def read_documents(

@@ -75,7 +75,7 @@ def read(
     return read_records(paths, parse, problems, read_fn)
 
 
-def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
+def release(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
     """What `parse` takes of each question of an official file; see `Task.release`.
 
     None for another file, such as one of questions that have their texts in them.

@@ -23,12 +23,12 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.task import without_quirks
 from etc_jax.formats.sequence import (
     SequenceSizes,
     SequenceWindow,
     filled,
     pair_parts,
-    refuse_quirks,
 )
 from etc_jax.tasks.wikihop.records import Record
 
@@ -54,12 +54,11 @@ class WikihopSequence(SequenceWindow):
         return self.extra["candidates"] >= 0
 
 
+@without_quirks("wikihop in one sequence")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
-    *,
-    official_quirks: bool = False,
 ) -> list[WikihopSequence]:
     """The windows of a record, in the order of its documents.
 
@@ -71,14 +70,12 @@ def features(
       record: the query.
       tokenizer: WordPiece or byte-level BPE, grown by `TOKENS`.
       sizes: tokens of the sequence, and how many of them may be global.
-      official_quirks: not for this task.
 
     Raises:
       BadRecordError: if query and candidates have more tokens than may be global or
         leave no room, a candidate has none, or the documents have none.
-      ValueError: if the tokenizer lacks a token, or quirks are asked for.
+      ValueError: if the tokenizer lacks a token.
     """
-    refuse_quirks("wikihop in one sequence", official_quirks)
     added = added_ids(tokenizer, TOKENS, "wikihop")
     texts = [record.query, *record.candidates, *record.documents]
     pieces = [p.ids for p in encode(tokenizer, [" ".join(t.split()) for t in texts])]

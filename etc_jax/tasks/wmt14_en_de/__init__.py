@@ -7,27 +7,15 @@ The score is of all sentences together and of detokenised text; see
 `etc_jax.scoring.bleu`, which needs the extra "metrics".
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
-from etc_jax.base import registry
 from etc_jax.datasets.pairs import Pair
-from etc_jax.datasets.task import DataSet
+from etc_jax.datasets.task import DataSet, register
 from etc_jax.datasets.text_converter import ONLY_WRITTEN, WORDING, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring import bleu
-from etc_jax.tasks.wmt14_en_de.records import (
-    OPTIONS,
-    TranslationOptions,
-    parse,
-    partners,
-    read,
-    release_values,
-)
-
-__all__ = ["DATA_SET", "SIZES", "TranslationOptions", "parse", "read"]
+from etc_jax.tasks.wmt14_en_de import records
 
 # Of single sentences: few have more than 100 words.
 SIZES = TextToTextSizes(input_length=256, target_length=256)
@@ -48,13 +36,13 @@ def unread_gold(name: str) -> dict[str, Any]:
     return {"id": name, "references": [""]}
 
 
-DATA_SET = registry.register("data_set", "wmt14_en_de")(
+DATA_SET = register(
     DataSet(
         name="wmt14_en_de",
-        read=read,
-        parse=parse,
-        release=release_values,
-        companions=partners,
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
+        companions=records.partners,
         metric="bleu",
         no_answer="",
         official=dict,
@@ -65,7 +53,7 @@ DATA_SET = registry.register("data_set", "wmt14_en_de")(
             "text_to_text": make_text_converter(
                 "wmt14_en_de",
                 sizes=SIZES,
-                options=OPTIONS,
+                options=records.OPTIONS,
                 wording=dataclasses.replace(
                     WORDING, question="Sentence", answer="Translation"
                 ),
