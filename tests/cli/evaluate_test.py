@@ -99,8 +99,9 @@ def one_by_one(setup, module):
         StructuredSizes(*finetuned_run.LENGTHS[setup.name]),
         finetuned_run.tokenizer(),
     )
-    for record in module.read([setup.file]):
-        windows = module.features(record, model, sizes)
+    data = module.DATA_SET.in_format()
+    for record in data.read([setup.file]):
+        windows = data.features(record, model, sizes)
         # One at a time, so that all are of one shape.
         inputs = (jax.tree.map(np.asarray, stacked([window])) for window in windows)
         got = [jax.device_get(outputs(params, x)) for x in inputs]

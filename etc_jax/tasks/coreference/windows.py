@@ -2,7 +2,7 @@
 
 The sequence of a window is one part, or several that the encoder reads apart from each
 other, each with the tokens that stand at the ends of a text; see
-`coreference_inputs`. A document that does not fit becomes several windows, and no
+`inputs`. A document that does not fit becomes several windows, and no
 antecedent is looked for in another window. No token is global: Longformer's are not, in
 this task (Beltagy et al. 2020, section 6.2).
 """

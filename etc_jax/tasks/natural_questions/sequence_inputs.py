@@ -76,15 +76,11 @@ def features(
         record, tokenizer, options, tags=(added[TOKENS[0]], added[TOKENS[1]])
     )
     head = [cls, *cut.question]
-    n, before = sizes.input_length, len(head) + separators
-    room = n - before - 1
-    starts = cut.starts(sizes, room)
     windows = []
-    for number in range(len(starts)):
-        part, fields = cut.part(number, starts, room, before, n)
+    for part, fields in cut.parts(sizes, len(head) + separators):
         text = [*part.ids.tolist(), sep]
-        parts = pair_parts(sizes, head, text, len(head), tokenizer)
-        windows.append(NaturalQuestionsSequence(**fields, **parts))
+        arrays = pair_parts(sizes, head, text, len(head), tokenizer)
+        windows.append(NaturalQuestionsSequence(**fields, **arrays))
     return windows
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from etc_jax.base.rules import FINITE, at_least, refuse
 from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
+from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.span_inputs import Text, layout_of, pieces_of
 from etc_jax.datasets.spans import DocumentsWindow
@@ -158,84 +159,52 @@ def features(
             f"question of {options.question_tokens} tokens and the context; raise it, "
             "or lower question_tokens"
         )
-    parts = ContextParts(record, tokenizer, options)
-    length = len(parts.question)
-    return [
-        _WINDOWS[type(sizes)](
-            **fields, **layout.fields(parts.question, text, record.documents)
-        )
-        for text, fields in parts.windows(
-            sizes, layout.before(length), layout.room(length)
-        )
-    ]
-
-
-class ContextParts:
-    """The context of a record, cut into windows.
-
-    Attributes:
-      question: ids of its pieces, as many as are read.
-    """
-
-    def __init__(self, record: Record, tokenizer: Tokenizer, options: SpanOptions):
-        """Tokenises question and context.
-
-        Raises:
-          BadRecordError: if the context has no token.
-        """
-        self._record, self._options = record, options
-        question = pieces_of(tokenizer, record.question).ids
-        self.question = question[: options.question_tokens]
-        self._cut = too_long(questions=(len(question), options.question_tokens))
-        self._context = pieces_of(tokenizer, record.context)
-        if not len(self._context):
-            raise BadRecordError("no text", f"{record.id!r}: the context has no token")
-
-    def windows(
-        self, sizes: InputSizes, before: int, room: int
-    ) -> Iterator[tuple[Text, dict[str, Any]]]:
-        """(pieces in the window, fields of a `SpanWindow`) of each, in order.
-
-        Args:
-          sizes: of an input.
-          before: tokens before the context.
-          room: for tokens of the context.
-        """
-        length, pieces = sizes.text_length, self._context
-        starts = self._options.starts(len(pieces), room, length)
-        span, unusable = self._answer()
-        for number, start in enumerate(starts):
-            part = slice(start, start + room)
-            ids = pieces.ids[part]
-            text = Text(ids, [0] * len(ids), pieces.offsets[part])
-            whole = span is not None and start <= span[0] and span[1] < start + room
-            ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
-            if unusable is not None:
-                ends = [-1, -1]
-            yield (
-                text,
-                {
-                    "record": self._record,
-                    "labels": {
-                        "starts": np.array(ends[:1], np.int32),
-                        "ends": np.array(ends[1:], np.int32),
-                    },
-                    "unusable": unusable,
-                    **text.fields(length, before),
-                    "number": number,
-                    "count": len(starts),
-                    "cut": self._cut,
+    question = pieces_of(tokenizer, record.question).ids
+    cut = too_long(questions=(len(question), options.question_tokens))
+    question = question[: options.question_tokens]
+    context = pieces_of(tokenizer, record.context)
+    if not len(context):
+        raise BadRecordError("no text", f"{record.id!r}: the context has no token")
+    before, room = layout.before(len(question)), layout.room(len(question))
+    starts = options.starts(len(context), room, sizes.text_length)
+    span, unusable = _answer(record, context)
+    windows = []
+    for number, start in enumerate(starts):
+        part = slice(start, start + room)
+        ids = context.ids[part]
+        text = Text(ids, [0] * len(ids), context.offsets[part])
+        whole = span is not None and start <= span[0] and span[1] < start + room
+        ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
+        if unusable is not None:
+            ends = [-1, -1]
+        windows.append(
+            _WINDOWS[type(sizes)](
+                record=record,
+                labels={
+                    "starts": np.array(ends[:1], np.int32),
+                    "ends": np.array(ends[1:], np.int32),
                 },
+                unusable=unusable,
+                number=number,
+                count=len(starts),
+                cut=cut,
+                **text.fields(sizes.text_length, before),
+                **layout.fields(question, text, record.documents),
             )
+        )
+    return windows
 
-    def _answer(self) -> tuple[tuple[int, int] | None, str | None]:
-        """((first, last) piece of the first answer, why there is no label)."""
-        if self._record.answers is None:
-            return None, "no gold answer"
-        if not self._record.answers:
-            return None, None
-        text, start = self._record.answers[0]
-        if start is None:
-            return None, "answer not at its place"
-        span = self._context.covering(start, start + len(text))
-        return span, None if span else "answer without a token"
+
+def _answer(
+    record: Record, context: TokenizedText
+) -> tuple[tuple[int, int] | None, str | None]:
+    """((first, last) piece of the first answer, why there is no label)."""
+    if record.answers is None:
+        return None, "no gold answer"
+    if not record.answers:
+        return None, None
+    text, start = record.answers[0]
+    if start is None:
+        return None, "answer not at its place"
+    span = context.covering(start, start + len(text))
+    return span, None if span else "answer without a token"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -38,23 +39,6 @@ def pool_entities(
       seen: (record, tags of its words) of all windows of a record.
       read: tags of a sentence -> its entities.
     """
-    return _explained(seen, read)
-
-
-def pool_plain(seen: Sequence[tuple[Record, TagRuns]]) -> Explained:
-    """The tags of a record's words, and the gold ones beside them if there are some.
-
-    Args:
-      seen: (record, tags of its words) of all windows of a record.
-    """
-    return _explained(seen, _each_word)
-
-
-def _each_word(tags: Sequence[str]) -> list[TaggedSpan]:
-    return [TaggedSpan(word, word + 1, tag) for word, tag in enumerate(tags)]
-
-
-def _explained(seen: Sequence[tuple[Record, TagRuns]], read: ReadFn) -> Explained:
     record, tags = seen[0][0], pool([runs for _, runs in seen])
     spans = [read(of_sentence) for of_sentence in tags]
     gold = None
@@ -72,6 +56,14 @@ def _explained(seen: Sequence[tuple[Record, TagRuns]], read: ReadFn) -> Explaine
         prediction=_as_json(record, tags, spans),
         wording=WORDING,
     )
+
+
+def _each_word(tags: Sequence[str]) -> list[TaggedSpan]:
+    return [TaggedSpan(word, word + 1, tag) for word, tag in enumerate(tags)]
+
+
+# The tags of a record's words, and the gold ones beside them if there are some.
+pool_plain = functools.partial(pool_entities, read=_each_word)
 
 
 def _as_json(record: Record, tags: Tags, spans: list[list[TaggedSpan]]):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -86,17 +85,27 @@ def features(
             f"{record.id!r}: {len(question)} tokens, in an input of {sizes}; raise the "
             "lengths",
         )
-    text, occurrences = read_documents(record, documents, tokenizer, room)
+    text, occurrences = _read_documents(record, documents, tokenizer, room)
+    spans = np.array(occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
+    starts, ends = before + spans.T
+    unusable = None if len(spans) else "answer not in the input"
+    if record.aliases is None:
+        unusable = "no gold answer"
     return [
         _WINDOWS[type(sizes)](
-            **answer_fields(record, occurrences, before),
+            record=record,
+            labels={
+                "starts": filled(MAX_OCCURRENCES, -1, starts),
+                "ends": filled(MAX_OCCURRENCES, -1, ends),
+            },
+            unusable=unusable,
             **text.fields(sizes.text_length, before),
             **layout.fields(question, text, documents),
         )
     ]
 
 
-def read_documents(
+def _read_documents(
     record: Record,
     documents: Sequence[Document],
     tokenizer: Tokenizer,
@@ -146,31 +155,3 @@ def _occurrences(
         spelled = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
         if normalize(pieces.text[spelled]) == normalize(pieces.text[start:stop]):
             yield span
-
-
-def answer_fields(
-    record: Record, occurrences: Sequence[Span], before: int
-) -> dict[str, Any]:
-    """Record and labels of a window.
-
-    Args:
-      record: the window is of.
-      occurrences: of `read_documents`.
-      before: tokens before the text.
-    """
-    spans = np.array(occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
-    starts, ends = before + spans.T
-    return {
-        "record": record,
-        "labels": {
-            "starts": filled(MAX_OCCURRENCES, -1, starts),
-            "ends": filled(MAX_OCCURRENCES, -1, ends),
-        },
-        "unusable": _why_unusable(record, spans),
-    }
-
-
-def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
-    if record.aliases is None:
-        return "no gold answer"
-    return None if len(occurrences) else "answer not in the input"

@@ -78,22 +78,26 @@ def features(
     """
     added = added_ids(tokenizer, TOKENS, "wikihop")
     texts = [record.query, *record.candidates, *record.documents]
-    pieces = [p.ids for p in encode(tokenizer, [" ".join(t.split()) for t in texts])]
-    first = 1 + len(record.candidates)
-    for text, ids in zip(record.candidates, pieces[1:first], strict=True):
+    pieces = encode(tokenizer, [" ".join(text.split()) for text in texts])
+    query, *others = (encoded.ids for encoded in pieces)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
+    # What stands before the first separator, and where each candidate opens there.
+    head, openings = [cls, added["[q]"], *query, added["[/q]"]], []
+    for text, ids in zip(record.candidates, others, strict=False):
         if not ids:
             message = f"{record.id!r}: {text!r} has no token"
             raise BadRecordError("empty candidate", message)
-    head = _Head(tokenizer.special_id("cls"), added, pieces[:first])
-    sep, separators = tokenizer.special_id("sep"), tokenizer.special.pair_separators
-    room = sizes.input_length - len(head.ids) - separators
-    if len(head.ids) > sizes.global_length or room < 2:
+        openings.append(len(head))
+        head += [added["[ent]"], *ids, added["[/ent]"]]
+    separators = tokenizer.special.pair_separators
+    room = sizes.input_length - len(head) - separators
+    if len(head) > sizes.global_length or room < 2:
         raise BadRecordError(
             "too large",
             f"{record.id!r}: a query and {len(record.candidates)} candidates of "
-            f"{len(head.ids)} tokens, in an input of {sizes}; raise the lengths",
+            f"{len(head)} tokens, in an input of {sizes}; raise the lengths",
         )
-    parts = _parts(pieces[first:], room, sep)
+    parts = _parts(others[len(openings) :], room, sep)
     if not parts:
         raise BadRecordError("no text", f"{record.id!r}: no document has a token")
     label = -1 if record.label is None else record.label
@@ -102,28 +106,11 @@ def features(
             record=record,
             labels={"candidate": np.array(label, np.int32)},
             unusable="no gold answer" if record.label is None else None,
-            extra={"candidates": filled(sizes.global_length, -1, head.candidates)},
-            **pair_parts(sizes, head.ids, part, len(head.ids), tokenizer),
+            extra={"candidates": filled(sizes.global_length, -1, openings)},
+            **pair_parts(sizes, head, part, len(head), tokenizer),
         )
         for part in parts
     ]
-
-
-class _Head:
-    """What stands before the first separator.
-
-    Attributes:
-      ids: of its tokens.
-      candidates: places of the opening tokens of candidates.
-    """
-
-    def __init__(self, cls: int, added: dict[str, int], pieces: Sequence[list[int]]):
-        query, *candidates = pieces
-        self.ids = [cls, added["[q]"], *query, added["[/q]"]]
-        self.candidates = []
-        for ids in candidates:
-            self.candidates.append(len(self.ids))
-            self.ids += [added["[ent]"], *ids, added["[/ent]"]]
 
 
 def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int]]:
