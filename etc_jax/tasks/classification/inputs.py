@@ -36,12 +36,7 @@ from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.paragraphs import by_lines
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-    parts_of,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, pair_parts, parts_of
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 
 SIZES = SequenceSizes(input_length=4096, global_length=1)

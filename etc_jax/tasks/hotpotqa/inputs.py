@@ -11,12 +11,7 @@ import numpy as np
 from etc_jax.base.types import Rows
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.datasets.offsets import (
-    TokenizedText,
-    count_pieces,
-    encode,
-    occurrences,
-)
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode, occurrences
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from etc_jax.tasks.hotpotqa import official as hotpotqa_official

@@ -22,12 +22,7 @@ from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    parts_of,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, parts_of
 from etc_jax.scoring.answers import exact_match
 from etc_jax.tasks.hotpotqa.inputs import SPAN, WORDS, Span, find_answer, texts_of
 from etc_jax.tasks.hotpotqa.records import Record, existing_support

@@ -9,12 +9,7 @@ import numpy as np
 
 from etc_jax.datasets.choices import Rated, mean_logits, pool
 from etc_jax.datasets.decoding import softmax
-from etc_jax.datasets.explained import (
-    Explained,
-    ExplainedDocument,
-    Wording,
-    ranked,
-)
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, ranked
 from etc_jax.scoring.answers import normalize, token_overlap
 from etc_jax.tasks.multiple_choice.records import Record
 

@@ -21,11 +21,7 @@ from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, pair_parts
 from etc_jax.tasks.multiple_choice.records import ChoiceColumns, Record, read
 
 SIZES = SequenceSizes(input_length=4096, global_length=64)

@@ -15,11 +15,7 @@ import dataclasses
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, pair_parts
 from etc_jax.tasks.natural_questions.inputs import record_length as structured_length
 from etc_jax.tasks.natural_questions.records import Record
 from etc_jax.tasks.natural_questions.windows import (

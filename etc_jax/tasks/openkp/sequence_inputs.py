@@ -15,11 +15,7 @@ from typing import ClassVar
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    parts_of,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, parts_of
 from etc_jax.tasks.openkp.pages import PageWindow, page_axes, page_fields, read_page
 from etc_jax.tasks.openkp.records import Record
 

@@ -12,12 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.datasets.decoding import check_outputs, require_gold
-from etc_jax.datasets.explained import (
-    Explained,
-    ExplainedDocument,
-    Passage,
-    Wording,
-)
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from etc_jax.scoring import retrieval as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.retrieval.inputs import RetrievalWindow

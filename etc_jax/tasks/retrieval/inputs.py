@@ -19,12 +19,7 @@ from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    parts_of,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, parts_of
 from etc_jax.tasks.retrieval.records import OPTIONS, Record, RetrievalOptions, key_of
 
 SIZES = SequenceSizes(input_length=256, global_length=1)

@@ -7,12 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import (
-    Explained,
-    ExplainedDocument,
-    Passage,
-    Wording,
-)
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
 from etc_jax.tasks.token_classification.decoding import TagRuns, Tags, pool
 from etc_jax.tasks.token_classification.document import Record
 from etc_jax.tasks.token_classification.schemes import TaggedSpan, spans_of

@@ -6,12 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.datasets.explained import (
-    Explained,
-    ExplainedDocument,
-    Wording,
-    any_of,
-)
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, any_of
 from etc_jax.datasets.spans import (
     DocumentsWindow,
     Outputs,

@@ -19,12 +19,7 @@ from typing import Any
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import FLAG, OBJECT, STRING, Fields, anything, objects
 from etc_jax.datasets.json_objects import has_member, read_members
-from etc_jax.datasets.records import (
-    Note,
-    PassedOverError,
-    Problems,
-    read_records,
-)
+from etc_jax.datasets.records import Note, PassedOverError, Problems, read_records
 from etc_jax.datasets.spans import Document
 from etc_jax.scoring import triviaqa as scoring
 

@@ -24,12 +24,7 @@ from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import without_quirks
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    pair_parts,
-)
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, pair_parts
 from etc_jax.tasks.wikihop.records import Record
 
 # 79 candidates, the most there are, are some 350 tokens of RoBERTa's.
