@@ -19,11 +19,11 @@ is read has two at least.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -37,10 +37,6 @@ from etc_jax.datasets.spans import Document, Span, gold_outputs_of
 from etc_jax.datasets.task import FeatureConverter, FeaturesFn, in_formats
 from etc_jax.formats.sequence import SequenceSizes, filled, pair_parts
 from etc_jax.formats.structured import Layout, StructuredSizes
-
-# Global tokens of a document: its own, and one for its sentences.
-_OF_DOCUMENT = 2
-_ROLES = ("cls", "question", "paragraph", "sentence")
 
 
 class Text(NamedTuple):
@@ -87,27 +83,33 @@ def pieces_of(tokenizer: Tokenizer, text: str) -> TokenizedText:
 # --- formats --------------------------------------------------------------------------
 
 
-class QuestionLayout(Protocol):
+@dataclasses.dataclass(frozen=True)
+class QuestionLayout(abc.ABC):
     """Where a question and pieces of documents stand in inputs of one format.
 
     Attributes:
-      special: tokens beside those of question and documents.
+      sizes: lengths of the input.
+      ids: of special tokens, by role.
+      tokenizer: that they are of.
+      split_fn: paragraphs to sentences, of structured inputs.
+      of_document: global tokens of a document, at least.
+      after: tokens after the documents.
     """
 
-    special: int
+    sizes: Any
+    ids: Mapping[str, int]
+    tokenizer: Tokenizer
+    split_fn: SplitFn
 
-    def before(self, question: int) -> int:
-        """Tokens before the documents, with so many of the question."""
+    of_document: ClassVar[int]
+    after: ClassVar[int]
 
-    def room(self, question: int) -> int:
-        """For pieces of documents beside so many tokens of the question."""
+    @property
+    @abc.abstractmethod
+    def special(self) -> int:
+        """Tokens beside those of question and documents."""
 
-    def num_documents(self, question: int) -> int:
-        """Documents for which there are global tokens; below 1: not even for one."""
-
-    def least_global(self, question: int) -> int:
-        """Global tokens that there must be."""
-
+    @abc.abstractmethod
     def fields(
         self, question: Sequence[int], text: Text, documents: Sequence[Document]
     ) -> dict[str, Any]:
@@ -121,6 +123,27 @@ class QuestionLayout(Protocol):
         Raises:
           ImportError: if nupunkt is needed and not installed.
         """
+
+    def before(self, question: int) -> int:
+        """Tokens before the documents, with so many of the question."""
+        return question + self.special - self.after
+
+    def room(self, question: int) -> int:
+        """For pieces of documents beside so many tokens of the question."""
+        return self.sizes.text_length - question - self.special
+
+    def least_global(self, question: int) -> int:
+        """Global tokens that there must be: the first, the question, a document."""
+        return 1 + question + self.of_document
+
+    def readable(
+        self, documents: Sequence[Document], question: int
+    ) -> Sequence[Document]:
+        """The documents for which there are global tokens: the first ones."""
+        if self.sizes.global_length < self.least_global(question):
+            return ()
+        spare = self.sizes.global_length - 1 - question
+        return documents[: spare // self.of_document if self.of_document else None]
 
 
 def layout_of(
@@ -138,36 +161,17 @@ def layout_of(
     Raises:
       ValueError: if the tokenizer lacks a special token.
     """
-    is_sequence = isinstance(sizes, SequenceSizes)
-    roles = ("cls", "sep") if is_sequence else _ROLES
+    cls, roles = _FORMATS[type(sizes)]
     ids = {role: tokenizer.special_id(role) for role in roles}
-    if is_sequence:
-        return _Sequence(sizes, ids, tokenizer)
-    return _Structured(sizes, ids, split_fn or split_sentences)
+    return cls(sizes, ids, tokenizer, split_fn or split_sentences)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sequence:
-    sizes: SequenceSizes
-    ids: Mapping[str, int]
-    tokenizer: Tokenizer
+class _Sequence(QuestionLayout):
+    of_document, after = 0, 1
 
     @property
     def special(self) -> int:
         return 2 + self.tokenizer.special.pair_separators
-
-    def before(self, question: int) -> int:
-        return question + self.special - 1
-
-    def room(self, question: int) -> int:
-        return self.sizes.input_length - question - self.special
-
-    def num_documents(self, question: int) -> int:
-        is_enough = self.least_global(question) <= self.sizes.global_length
-        return sys.maxsize if is_enough else 0
-
-    def least_global(self, question: int) -> int:
-        return 1 + question
 
     def fields(self, question, text, documents) -> dict[str, Any]:
         head = [self.ids["cls"], *question]
@@ -175,25 +179,10 @@ class _Sequence:
         return pair_parts(self.sizes, head, tail, len(head), self.tokenizer)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Structured:
-    sizes: StructuredSizes
-    ids: Mapping[str, int]
-    split_fn: SplitFn
-
+class _Structured(QuestionLayout):
+    # Its own, and one for its sentences.
+    of_document, after = 2, 0
     special = 1
-
-    def before(self, question: int) -> int:
-        return 1 + question
-
-    def room(self, question: int) -> int:
-        return self.sizes.long_length - self.before(question)
-
-    def num_documents(self, question: int) -> int:
-        return (self.sizes.global_length - self.before(question)) // _OF_DOCUMENT
-
-    def least_global(self, question: int) -> int:
-        return self.before(question) + _OF_DOCUMENT
 
     def fields(self, question, text, documents) -> dict[str, Any]:
         ids, layout = self.ids, Layout(self.sizes)
@@ -211,9 +200,15 @@ class _Structured:
                 [text.ids[i] for i in pieces]
                 for pieces in _sentences(document, text, run, self.split_fn)
             ]
-            reserved = _OF_DOCUMENT * (len(runs) - number)
+            reserved = self.of_document * (len(runs) - number)
             _add_document(layout, sentences, ids, reserved=reserved)
         return layout.fields()
+
+
+_FORMATS = {
+    SequenceSizes: (_Sequence, ("cls", "sep")),
+    StructuredSizes: (_Structured, ("cls", "question", "paragraph", "sentence")),
+}
 
 
 def _add_document(

@@ -78,7 +78,7 @@ def features(
     layout = layout_of(tokenizer, sizes, split_fn)
     question = pieces_of(tokenizer, record.question).ids
     before, room = layout.before(len(question)), layout.room(len(question))
-    documents = record.documents[: max(layout.num_documents(len(question)), 0)]
+    documents = layout.readable(record.documents, len(question))
     if room < 1 or not documents:
         raise BadRecordError(
             "question too long",
