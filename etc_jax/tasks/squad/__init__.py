@@ -16,7 +16,7 @@ The first answer is learnt. Any answer of a question is right in the score.
 from etc_jax.datasets.decoding import of_one_setting, with_records
 from etc_jax.datasets.span_inputs import span_converters
 from etc_jax.datasets.task import DataSet, register
-from etc_jax.tasks.squad import decoding, explained, inputs, records, text
+from etc_jax.tasks.squad import decoding, inputs, records, text
 
 DATA_SET = register(
     DataSet(
@@ -43,7 +43,7 @@ DATA_SET = register(
                 decode=of_one_setting(decoding.summarise),
                 explain=with_records(decoding.summarise),
                 pool=decoding.pool,
-                pool_explained=explained.pool_explained,
+                pool_explained=decoding.pool_explained,
                 why_lost=decoding.why_lost,
             ),
         },
