@@ -30,7 +30,10 @@ from typing import Any
 from benchmarks.data.structure_items import frequent_words
 from etc_jax.data.tokenizers.special_tokens import WORDPIECE
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
-from etc_jax.tasks.natural_questions import Record as NaturalQuestionsRecord, read
+from etc_jax.tasks.natural_questions.records import (
+    Record as NaturalQuestionsRecord,
+    read,
+)
 from etc_jax.tasks.synthetic import natural_questions as invented
 from etc_jax.tasks.synthetic.maker import write_records
 

@@ -90,7 +90,7 @@ class CandidateOptions:
     flat: bool = False
 
 
-OPTIONS = CandidateOptions()
+_OPTIONS = CandidateOptions()
 
 
 def features(
@@ -98,7 +98,7 @@ def features(
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
-    options: CandidateOptions = OPTIONS,
+    options: CandidateOptions = _OPTIONS,
     split_fn: SplitFn | None = None,
     official_quirks: bool = False,
 ) -> list[CandidatesWindow]:

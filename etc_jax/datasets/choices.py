@@ -11,7 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
+from etc_jax.datasets.decoding import (
+    check_outputs,
+    of_one_setting,
+    one_hot,
+    require_gold,
+    with_records,
+)
+from etc_jax.datasets.explained import Explained
 
 # (choice, logit) of each.
 Rated = list[tuple[Any, float]]
@@ -71,20 +78,24 @@ def mean_logits(of_windows: Sequence[Rated]) -> np.ndarray:
     return np.mean(np.array(logits, np.float64), axis=0)
 
 
-def explain(
-    logits: np.ndarray, windows: Sequence[ChoiceWindow], setting: None = None
-) -> list[tuple[Any, Rated]]:
-    """What `FeatureConverter.pool_explained` needs of each window: its record, and its
-    choices.
+def choice_fields(
+    official_gold: Callable[[Any], Any],
+    pool_explained: Callable[[Sequence[tuple[Any, Rated]]], Explained],
+) -> dict[str, Any]:
+    """The fields of a `FeatureConverter` that all data sets with choices share.
 
-    Arguments are those of `rated`, logits `[b, m]`.
-
-    Raises:
-      ValueError: if the logits are not of these windows.
+    Args:
+      official_gold: `DataSet.gold`.
+      pool_explained: (record, its choices) of all windows of a record -> what a reader
+        is shown.
     """
-    del setting
-    of_windows = rated(logits, windows)
-    return [(w.record, ratings) for w, ratings in zip(windows, of_windows, strict=True)]
+    return {
+        "decode": of_one_setting(rated),
+        "explain": with_records(rated),
+        "pool": pool,
+        "pool_explained": pool_explained,
+        "gold_outputs": gold_outputs_of(official_gold),
+    }
 
 
 def gold_outputs_of(

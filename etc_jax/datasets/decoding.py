@@ -12,22 +12,45 @@ from etc_jax.data.windows.window import Window
 # The logit of a label in gold outputs; that of anything else is 0 or -SURE.
 SURE = 20.0
 
+ReadFn = Callable[..., Sequence[Any]]
 
-def of_one_setting(
-    read: Callable[[Any, Sequence[Window]], Sequence[Any]],
-) -> Callable[..., list[list[Any]]]:
+
+def of_one_setting(read: ReadFn) -> Callable[..., list[list[Any]]]:
     """`FeatureConverter.decode` of a data set whose decoding has nothing to choose.
 
     Args:
-      read: (outputs, windows) -> the prediction of each window.
+      read: (outputs, windows) -> the prediction of each window; it may take options.
     """
 
     def decode(
-        outputs: Any, windows: Sequence[Window], settings: Sequence[None] = (None,)
+        outputs: Any,
+        windows: Sequence[Window],
+        settings: Sequence[None] = (None,),
+        **options: Any,
     ) -> list[list[Any]]:
-        return [[prediction] * len(settings) for prediction in read(outputs, windows)]
+        predictions = read(outputs, windows, **options)
+        return [[prediction] * len(settings) for prediction in predictions]
 
     return decode
+
+
+def with_records(read: ReadFn) -> Callable[..., list[tuple[Any, Any]]]:
+    """`FeatureConverter.explain` of a data set that explains what it has pooled.
+
+    `pool_explained` is given (record, what `read` makes of the window) of each window.
+
+    Args:
+      read: as for `of_one_setting`.
+    """
+
+    def explain(
+        outputs: Any, windows: Sequence[Window], setting: None = None, **options: Any
+    ) -> list[tuple[Any, Any]]:
+        del setting  # there is nothing to choose
+        predictions = read(outputs, windows, **options)
+        return [(w.record, p) for w, p in zip(windows, predictions, strict=True)]
+
+    return explain
 
 
 def check_outputs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 
 from etc_jax.data.tokenizers.base import Tokenizer
@@ -68,6 +69,12 @@ def count_pieces(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
     counts = collections.Counter(texts)
     encoded = encode(tokenizer, list(counts))
     return sum(len(pieces) * counts[pieces.text] for pieces in encoded)
+
+
+def occurrences(text: str, part: str) -> list[tuple[int, int]]:
+    """(first, one past the last) character of each place of a part; they are apart."""
+    matches = re.finditer(re.escape(part), text) if part else ()
+    return [match.span() for match in matches]
 
 
 def surfaces(tokenizer: SentencePieceTokenizer, pieces: TokenizedText) -> list[str]:

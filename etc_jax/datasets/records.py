@@ -187,9 +187,8 @@ def reader(
       `options=` where they depend on options.
     """
     # A partial can be sent to worker processes, which a function in here cannot.
-    if options is None:
-        return functools.partial(_read, parse=parse, values=values)
-    return functools.partial(_read_with, parse=parse, values=values, options=options)
+    bound = {} if options is None else {"options": options}
+    return functools.partial(_read, parse=parse, values=values, **bound)
 
 
 def _read(
@@ -198,20 +197,9 @@ def _read(
     *,
     parse: Callable[..., T],
     values: Callable[..., Any],
+    **options: Any,
 ) -> Iterator[T]:
-    return read_records(paths, parse, problems, values)
-
-
-def _read_with(
-    paths: Sequence[str | os.PathLike],
-    problems: Problems | None = None,
-    *,
-    parse: Callable[..., T],
-    values: Callable[..., Any],
-    options: Any,
-) -> Iterator[T]:
-    parse_fn = functools.partial(parse, options=options)
-    read_fn = functools.partial(values, options=options)
+    parse_fn, read_fn = (functools.partial(fn, **options) for fn in (parse, values))
     return read_records(paths, parse_fn, problems, read_fn)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from etc_jax.base import registry
@@ -27,6 +28,7 @@ Prediction = Any
 Decoded = Any
 # What decoding can be set to: a threshold, or None where there is nothing to choose.
 Setting = float | None
+FeaturesFn = Callable[..., list[Window]]
 # Name of the official prediction file, where it is one JSON value.
 PREDICTIONS = "predictions.json"
 
@@ -51,8 +53,8 @@ def no_companions(path: str | os.PathLike) -> Sequence[str]:
 class DataSet:
     """Records, official files and score; nothing of models.
 
-    Registered as `registry.register("data_set", NAME)(DataSet(...))`; in a package of
-    one's own, NAME is the path of the module.
+    Registered by `register`; in a package of one's own, its name is the path of the
+    module.
 
     Attributes:
       name: under which it is registered.
@@ -183,7 +185,7 @@ class FeatureConverter:
     classes: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     sizes: InputSizes
-    features: Callable[..., list[Window]]
+    features: FeaturesFn
     options: InputOptions = InputOptions()
     drawn_by: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = (None,)
@@ -391,6 +393,66 @@ class Task(DataSet, FeatureConverter):
           ValueError: if there is no such option, or it does not take the value.
         """
         return self.with_options(parsed(self.options, texts))
+
+
+# --- templates ------------------------------------------------------------------------
+
+
+def register(data_set: DataSet) -> DataSet:
+    """Files a data set under its name, for commands and configs to find it."""
+    return registry.register("data_set", data_set.name)(data_set)
+
+
+def in_formats(
+    formats: Mapping[str, ModuleType | Mapping[str, Any]], **common: Any
+) -> dict[str, FeatureConverter]:
+    """`DataSet.converters` that have most of their fields in common.
+
+    Args:
+      formats: by name, the fields of a converter that are its own, or the module that
+        makes its inputs: it has `features`, `record_length`, `SIZES`, and may have
+        `OPTIONS` and `TOKENS`.
+      **common: the other fields.
+    """
+    return {
+        name: FeatureConverter(**{**common, **_fields_of(differing)})
+        for name, differing in formats.items()
+    }
+
+
+def _fields_of(module: ModuleType | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(module, ModuleType):
+        return module
+    names = ("features", "record_length", "SIZES", "OPTIONS", "TOKENS")
+    return {x.lower(): vars(module)[x] for x in names if x in vars(module)}
+
+
+def without_quirks(what: str) -> Callable[[FeaturesFn], FeaturesFn]:
+    """Decorates `FeatureConverter.features` where there is no official code to follow.
+
+    What it makes takes `official_quirks` too, and raises ValueError if they are asked
+    for.
+
+    Args:
+      what: the inputs are of.
+    """
+
+    def decorate(features: FeaturesFn) -> FeaturesFn:
+        @functools.wraps(features)
+        def checked(*args: Any, official_quirks: bool = False, **kwargs: Any):
+            if official_quirks:
+                raise ValueError(
+                    f"{what} has no official inputs to follow: leave official_quirks "
+                    "out"
+                )
+            return features(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+# --- names ----------------------------------------------------------------------------
 
 
 def find(name: str) -> DataSet:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
-from etc_jax.datasets.task import FeatureConverter
-from etc_jax.formats.sequence import refuse_quirks
+from etc_jax.datasets.task import DataSet, FeatureConverter, without_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
+from etc_jax.scoring.result import Scores
 
 WORDING = Wording(
     question="Record",
@@ -27,8 +28,7 @@ WORDING = Wording(
 )
 
 _WHY = "a text is to be written, and models that read inputs so only choose"
-ONLY_WRITTEN = {"structured": _WHY, "sequence": _WHY}
-"""`DataSet.absent` of a data set that has no other converter."""
+_ONLY_WRITTEN = {"structured": _WHY, "sequence": _WHY}
 
 
 def _itself(record: Pair) -> Pair:
@@ -59,16 +59,71 @@ def make_text_converter(
       shown: record -> (question, document), for readers; by default the input.
       wording: for readers.
     """
-    texts = _Texts(name, sizes, options, pair_of, shown, wording)
+    texts = _Texts(sizes, options, pair_of, shown, wording)
     return FeatureConverter(
         learner="text",
         sizes=sizes,
-        features=texts.features,
+        features=without_quirks(name)(texts.features),
         options=options,
-        decode=texts.decode,
+        decode=of_one_setting(texts.written),
         explain=texts.explain,
         gold_outputs=texts.gold_outputs,
         record_length=texts.record_length,
+    )
+
+
+def make_text_data_set(
+    name: str,
+    *,
+    read: Callable[..., Any],
+    parse: Callable[..., Any],
+    metric: str,
+    score: Callable[..., Scores],
+    references_of: Callable[[Any], Sequence[str] | None] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    pair_of: Callable[[Any], Pair] = _itself,
+    **converter: Any,
+) -> DataSet:
+    """A data set whose records are read as text, and answered by a text alone.
+
+    Args:
+      name: of the data set.
+      read: see `DataSet`.
+      parse: see `DataSet`.
+      metric: see `DataSet`.
+      score: ({"id", "references"} of records, texts by record id) -> official metrics.
+      references_of: record -> right texts, one or more; None: there are none. By
+        default the target.
+      fields: others of the `DataSet`, by name.
+      pair_of: see `make_text_converter`.
+      **converter: the others of `make_text_converter`.
+    """
+
+    def gold(record: Any) -> dict[str, Any] | None:
+        if references_of is not None:
+            references = references_of(record)
+        else:
+            target = pair_of(record).target
+            references = None if target is None else [target]
+        if references is None:
+            return None
+        return {"id": record.id, "references": [*references]}
+
+    converters = {
+        "text_to_text": make_text_converter(name, pair_of=pair_of, **converter)
+    }
+    return DataSet(
+        name=name,
+        read=read,
+        parse=parse,
+        metric=metric,
+        no_answer="",
+        official=dict,
+        gold=gold,
+        score=score,
+        converters=converters,
+        absent=_ONLY_WRITTEN,
+        **(fields or {}),
     )
 
 
@@ -76,7 +131,6 @@ def make_text_converter(
 class _Texts:
     """The functions of a `FeatureConverter`; see `make_text_converter`."""
 
-    name: str
     sizes: TextToTextSizes
     options: PairOptions
     pair_of: Callable[[Any], Pair]
@@ -89,16 +143,14 @@ class _Texts:
         tokenizer: Tokenizer,
         sizes: TextToTextSizes | None = None,
         *,
-        official_quirks: bool = False,
         options: PairOptions | None = None,
     ) -> list[TextToTextWindow]:
         """The one window of a record.
 
         Raises:
           BadRecordError: if the input has no token.
-          ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+          ValueError: if the tokenizer lacks a special token.
         """
-        refuse_quirks(self.name, official_quirks)
         options = self.options if options is None else options
         tokens = encoded(self.pair_of(record), tokenizer, options)
         room = options.prefix_length or tokens.prefix_tokens
@@ -114,16 +166,12 @@ class _Texts:
             )
         ]
 
-    def decode(
-        self,
-        texts: np.ndarray,
-        windows: Sequence[TextToTextWindow],
-        settings: Sequence[None] = (None,),
-    ) -> list[list[str]]:
-        """Written texts, str `[b]`, without space around them; see
-        `FeatureConverter.decode`."""
+    def written(
+        self, texts: np.ndarray, windows: Sequence[TextToTextWindow]
+    ) -> list[str]:
+        """Texts of a model, str `[b]`, without space around them."""
         del windows
-        return [[text.strip()] * len(settings) for text in texts]
+        return [text.strip() for text in texts]
 
     def explain(
         self,
@@ -132,9 +180,9 @@ class _Texts:
         setting: None = None,
     ) -> list[Explained]:
         """For each window what was read, what was written and what should have been."""
+        del setting
         explained = []
-        answers = self.decode(texts, windows, (setting,))
-        for window, [text] in zip(windows, answers, strict=True):
+        for window, text in zip(windows, self.written(texts, windows), strict=True):
             question, document = self.shown(window.record)
             explained.append(
                 Explained(

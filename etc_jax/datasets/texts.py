@@ -8,11 +8,7 @@ from typing import Any, TypeVar
 
 from etc_jax.base.local_paths import STANDARD_INPUT
 from etc_jax.data.arrow_files import is_arrow
-from etc_jax.data.input_files import (
-    BadRecordError,
-    open_given,
-    text_lines,
-)
+from etc_jax.data.input_files import BadRecordError, open_given, text_lines
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.tables import Row, read_json_rows
 

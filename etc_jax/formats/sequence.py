@@ -117,22 +117,6 @@ def pair_parts(
     return parts_of(sizes, [*before, *second], range(num_global), types)
 
 
-def refuse_quirks(what: str, official_quirks: bool) -> None:
-    """Refuses quirks of an official code where there is none.
-
-    Args:
-      what: the inputs are of.
-      official_quirks: whether they are asked for.
-
-    Raises:
-      ValueError: if they are.
-    """
-    if official_quirks:
-        raise ValueError(
-            f"{what} has no official inputs to follow: leave official_quirks out"
-        )
-
-
 def filled(
     shape: int | tuple[int, ...], fill: int, values: Sequence, start: int = 0
 ) -> np.ndarray:

@@ -30,15 +30,6 @@ class ReadRecord(NamedTuple):
     cut: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
-class _Waiting(NamedTuple):
-    """A record of which some windows are not done: all but the windows themselves."""
-
-    id: str
-    count: int
-    problem: tuple[str, str] | None
-    cut: Mapping[str, tuple[int, int]]
-
-
 def through_model(
     inputs: Iterable[Input],
     runner: Runner,
@@ -57,20 +48,20 @@ def through_model(
       read_fn: (outputs, windows) -> what is wanted of each window.
       inputs_fn: windows -> the batch that the model takes.
     """
-    waiting: collections.deque[_Waiting] = collections.deque()
+    # (number of its windows, the record without them) of those that are not done.
+    waiting: collections.deque[tuple[int, ReadRecord]] = collections.deque()
     read: collections.deque[Any] = collections.deque()
 
     def windows() -> Iterator[Any]:
         for record in inputs:
-            count = len(record.windows)
-            waiting.append(_Waiting(record.id, count, record.problem, record.cut))
+            empty = ReadRecord(record.id, [], record.problem, record.cut)
+            waiting.append((len(record.windows), empty))
             yield from record.windows
 
     def complete() -> Iterator[ReadRecord]:
-        while waiting and waiting[0].count <= len(read):
-            name, count, problem, cut = waiting.popleft()
-            windows = [read.popleft() for _ in range(count)]
-            yield ReadRecord(name, windows, problem, cut)
+        while waiting and waiting[0][0] <= len(read):
+            count, record = waiting.popleft()
+            yield record._replace(windows=[read.popleft() for _ in range(count)])
 
     for batch, outputs in _computed(windows(), runner, inputs_fn):
         read += read_fn(outputs, batch)

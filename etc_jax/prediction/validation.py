@@ -102,11 +102,7 @@ class OfficialScore:
                 raise _Stopped
             return stacked(windows)
 
-        numbers = range(len(self._summary.ids))
-        steps = [
-            list(numbers[i : i + work.RECORDS_A_STEP])
-            for i in numbers[:: work.RECORDS_A_STEP]
-        ]
+        steps = work.in_steps(range(len(self._summary.ids)))
         reader = RecordReader(
             self._task,
             self._files,

@@ -31,9 +31,13 @@ LINE_EVERY_SECS = 30.0
 
 def steps_of(parts: Parts, part_numbers: Sequence[int]) -> list[list[int]]:
     """The records of some parts, a few a step, whose borders are not those of parts."""
-    numbers = [number for part in part_numbers for number in parts.numbers(part)]
+    return in_steps([n for part in part_numbers for n in parts.numbers(part)])
+
+
+def in_steps(numbers: Sequence[int]) -> list[list[int]]:
+    """Numbers of records, a few a step."""
     starts = range(0, len(numbers), RECORDS_A_STEP)
-    return [numbers[i : i + RECORDS_A_STEP] for i in starts]
+    return [[*numbers[i : i + RECORDS_A_STEP]] for i in starts]
 
 
 def workers_for(records: int, asked: int | None) -> int:
@@ -116,7 +120,7 @@ class _Writer:
             self._answers = []
 
 
-class RecordProgress:
+class RecordProgress(contextlib.AbstractContextManager):
     """Records done, their rate and the time left: a bar on a terminal, else lines."""
 
     def __init__(self, total: int):
@@ -149,9 +153,6 @@ class RecordProgress:
         rate = (self._done - first_count) / max(time.monotonic() - began, 1e-9)
         left = tqdm.tqdm.format_interval((self._total - self._done) / rate)
         return f"{line}, {rate:.3g}/s, {left} left"
-
-    def __enter__(self) -> RecordProgress:
-        return self
 
     def __exit__(self, *exc) -> None:
         if self._bar is not None:

@@ -1,32 +1,9 @@
-"""Reading gold and prediction files, with errors that say where."""
+"""Checks of gold answers and predictions, with errors that say where."""
 
 from __future__ import annotations
 
-import os
-import pathlib
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeVar
-
-from etc_jax.base import strict_json
-
-G = TypeVar("G")
-P = TypeVar("P")
-
-
-def read_json(path: str | os.PathLike) -> Any:
-    """The value in a JSON file.
-
-    Raises:
-      ValueError: if it cannot be read, is no JSON, or an object in it has a key twice
-        (of which JSON readers keep the last without a word).
-    """
-    try:
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        return strict_json.loads(text)
-    except OSError as e:
-        raise ValueError(f"cannot read {path}: {e.strerror}") from e
-    except ValueError as e:
-        raise ValueError(f"{path} is not a whole JSON file in UTF-8: {e}") from e
+from collections.abc import Iterator
+from typing import Any
 
 
 def typed(value: Any, kind: type, where: str) -> Any:
@@ -83,27 +60,6 @@ _NAMES = {
 }
 
 
-def read_pair(
-    gold: str | os.PathLike,
-    predictions: str | os.PathLike,
-    check_gold: Callable[[Any, str], G],
-    check_predictions: Callable[[Any, str], P],
-) -> tuple[G, P]:
-    """What is in a gold and a prediction file.
-
-    Args:
-      gold: JSON file.
-      predictions: JSON file.
-      check_gold: (value, where) -> the value, or a ValueError that names `where`.
-      check_predictions: the same for the predictions.
-
-    Raises:
-      ValueError: if a file cannot be read, or is refused; names it.
-    """
-    records = check_gold(read_json(gold), str(gold))
-    return records, check_predictions(read_json(predictions), str(predictions))
-
-
 def identified(
     records: Any, id_field: str, where: str
 ) -> Iterator[tuple[dict[str, Any], str]]:
@@ -116,19 +72,3 @@ def identified(
         at = f"{where}, record {number}"
         identity = field(typed(record, dict, at), id_field, str, at)
         yield record, f"{at} ({identity})"
-
-
-def require_common_ids(
-    gold: Collection[str], predicted: Collection[str], where: str
-) -> None:
-    """Raises if there are predictions, but for no gold record.
-
-    Raises:
-      ValueError: naming `where` and an id of each.
-    """
-    if gold and predicted and not set(gold) & set(predicted):
-        raise ValueError(
-            f"{where}: predictions for ids of the gold file expected, such as "
-            f"{min(gold)!r}; got {len(predicted)} for none of its {len(gold)} records, "
-            f"such as {min(predicted)!r}"
-        )

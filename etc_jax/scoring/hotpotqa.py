@@ -8,7 +8,6 @@ joint F1 comes from these two; the joint exact match is a product too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -70,24 +69,6 @@ def score(
     metrics = {name: total / len(gold) for name, total in totals.items()}
     parts = {"answer": predictions["answer"], "supporting facts": predictions["sp"]}
     return Scores.of(metrics, [record["_id"] for record in gold], parts)
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a release file and a prediction file.
-
-    Raises:
-      ValueError: if a file is not as it should be, or all predictions are for records
-        of some other file; names file and record.
-    """
-    records, predicted = files.read_pair(
-        gold, predictions, check_gold, check_predictions
-    )
-    files.require_common_ids(
-        {record["_id"] for record in records},
-        {*predicted["answer"], *predicted["sp"]},
-        str(predictions),
-    )
-    return score(records, predicted)
 
 
 def supporting_facts_overlap(

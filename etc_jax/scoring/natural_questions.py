@@ -9,7 +9,6 @@ the best F1 over all questions is found here, as in the official metrics.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -108,18 +107,6 @@ def official_metrics(
         long.append(_long_verdict(labels, label, scores[0]))
         short.append(_short_verdict(labels, label, scores[1]))
     return _metrics("long", long) | _metrics("short", short)
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a JSON array of gold records and a prediction file.
-
-    Raises:
-      ValueError: if a file is not as it should be; names file and record.
-    """
-    records, predicted = files.read_json(gold), files.read_json(predictions)
-    check_gold(records, str(gold))
-    check_predictions(predicted, str(predictions))
-    return score(records, predicted)
 
 
 # --- verdicts and metrics -------------------------------------------------------------

@@ -8,12 +8,9 @@ The headline is `F1@3`.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.data.input_files import BadRecordError, open_input, text_lines
 from etc_jax.scoring import files
 from etc_jax.scoring.answers import harmonic_mean
 from etc_jax.scoring.result import Scores
@@ -75,44 +72,6 @@ def _metrics(predicted: list[str], wanted: list[str]) -> Iterator[tuple[str, flo
         yield f"P@{k}", precision
         yield f"R@{k}", recall
         yield f"F1@{k}", harmonic_mean(precision, recall)
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a release file and a prediction file, a JSON object a line each.
-
-    Raises:
-      ValueError: if a file is not as it should be, or they are not of the same urls;
-        names file and record.
-    """
-    return score(
-        check_gold(_read_lines(gold), str(gold)),
-        check_predictions(_read_lines(predictions), str(predictions)),
-    )
-
-
-def _read_lines(path: str | os.PathLike) -> list[Any]:
-    """The values in a file of JSON lines, gzipped if named `.gz`."""
-    name = os.fspath(path)
-    records = []
-    try:
-        with open_input(name) as file:
-            for number, line in text_lines(file):
-                if isinstance(line, BadRecordError):
-                    raise line
-                if line.strip():
-                    records.append(_value(line, f"{name}, line {number}"))
-    except (OSError, BadRecordError) as e:
-        raise ValueError(f"cannot read {name}: {e}") from e
-    return records
-
-
-def _value(line: str, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as e:
-        raise ValueError(
-            f"{where} is no JSON: {e}; expected an object with url and KeyPhrases"
-        ) from e
 
 
 def check_gold(records: Any, where: str) -> list[dict[str, Any]]:

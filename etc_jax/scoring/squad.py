@@ -7,7 +7,6 @@ threshold on the scores of no answer reaches.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -152,25 +151,6 @@ def _question(answer: str, truths: Sequence[str]) -> tuple[float, float]:
     exact = max(answers.exact_match(answer, truth) for truth in truths)
     f1 = max(answers.token_overlap(answer, truth).f1 for truth in truths)
     return float(exact), f1
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a release file and a prediction file, `{id: answer}`.
-
-    Raises:
-      ValueError: if a file is not as it should be, or all predictions are for questions
-        of some other file; names file and record.
-    """
-
-    def check(release: Any, where: str):
-        articles = files.field(files.typed(release, dict, where), "data", list, where)
-        return articles, {identity for identity, _ in check_gold(articles, where)}
-
-    (articles, ids), predicted = files.read_pair(
-        gold, predictions, check, check_predictions
-    )
-    files.require_common_ids(ids, predicted, str(predictions))
-    return score(articles, predicted)
 
 
 def check_gold(articles: Any, where: str) -> Iterator[tuple[str, list[str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import string
 from collections.abc import Mapping
 from typing import Any
@@ -99,15 +98,3 @@ def score(gold: Mapping[str, list[str]], predictions: Mapping[str, str]) -> Scor
             )
     metrics = {"exact_match": exact / len(gold), "f1": f1 / len(gold)}
     return Scores.of(metrics, list(gold), {"answer": predictions})
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a release file and a prediction file, `{key: answer}`.
-
-    Raises:
-      ValueError: if a file is not as it should be, or all predictions are for questions
-        of some other file; names file and record.
-    """
-    truths, predicted = files.read_pair(gold, predictions, truths_of, check_predictions)
-    files.require_common_ids(truths, predicted, str(predictions))
-    return score(truths, predicted)

@@ -6,7 +6,6 @@ sides lower-cased and stripped, then equal. It serves the masked files as well.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,22 +43,6 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
         [record["id"] for record in gold],
         {"candidate": predictions},
     )
-
-
-def score_files(gold: str | os.PathLike, predictions: str | os.PathLike) -> Scores:
-    """`score` of a release file and a prediction file, `{id: candidate}`.
-
-    Raises:
-      ValueError: if a file is not as it should be, or all predictions are for records
-        of some other file; names file and record.
-    """
-    records, predicted = files.read_pair(
-        gold, predictions, check_gold, check_predictions
-    )
-    files.require_common_ids(
-        {record["id"] for record in records}, predicted, str(predictions)
-    )
-    return score(records, predicted)
 
 
 def check_gold(records: Any, where: str) -> list[dict[str, Any]]:

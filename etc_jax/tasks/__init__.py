@@ -1,5 +1,5 @@
-"""Data sets: one file each, on top of the library.
+"""Data sets: a package each, on top of the library.
 
-The `seqio_*` files alone import seqio and TensorFlow (extra: `seqio`); nothing in
-`etc_jax` imports this package.
+A package gives `DATA_SET`, put together from its modules. `seqio/` alone imports seqio
+and TensorFlow (extra: `seqio`); nothing else in `etc_jax` imports this package.
 """

@@ -56,7 +56,9 @@ def articles(tmp_path, monkeypatch):
 
 def test_the_windows_of_all_records_are_counted(articles):
     tokenizer = open_tokenizer(articles.tokenizer)
-    counts = [len(nq.features(r, tokenizer)) for r in nq.read([articles.path])]
+    counts = [
+        len(nq.inputs.features(r, tokenizer)) for r in nq.records.read([articles.path])
+    ]
     assert len(counts) == articles.records > 4 and len(set(counts)) == 3
     assert file_memory.count_windows("natural_questions", articles) == sum(counts)
 
@@ -66,7 +68,10 @@ def test_the_model_is_one_that_predicts_at_the_lengths_of_the_paper(tmp_path):
     file_memory.random_model("hotpotqa", file.tokenizer, tmp_path / "model")
     model = open_model(tmp_path / "model")
     runner.check(model)
-    assert model.lengths == (hotpotqa.SIZES.long_length, hotpotqa.SIZES.global_length)
+    assert model.lengths == (
+        hotpotqa.inputs.SIZES.long_length,
+        hotpotqa.inputs.SIZES.global_length,
+    )
     assert model.config.objective.name == "hotpotqa"
 
 

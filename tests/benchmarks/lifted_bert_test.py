@@ -15,7 +15,8 @@ from benchmarks.rows.lifted_bert_models import BERT, ETC, Source
 from etc_jax.configs.etc import bert_base_nq
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.tasks.hotpotqa import gold_outputs, official_gold, read
+from etc_jax.tasks.hotpotqa.decoding import gold_outputs, official_gold
+from etc_jax.tasks.hotpotqa.records import read
 from etc_jax.tasks.synthetic import wikihop as invented_wikihop
 
 # ml_collections loads config files in a way that Python announces to give up.

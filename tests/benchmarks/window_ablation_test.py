@@ -12,7 +12,8 @@ from etc_jax import config as config_lib
 from etc_jax.configs.etc import bert_base_nq
 from etc_jax.datasets.strides import default_stride
 from etc_jax.datasets.task import find_task
-from etc_jax.tasks.natural_questions import gold_outputs, read
+from etc_jax.tasks.natural_questions.decoding import gold_outputs
+from etc_jax.tasks.natural_questions.records import read
 
 TASK = find_task("natural_questions")
 

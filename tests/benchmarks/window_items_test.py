@@ -11,7 +11,7 @@ from benchmarks.data.structure_items import LEAST_COUNT
 from benchmarks.data.window_items import BESIDE, LONG_WINDOWS, PRONOUNS
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.tasks.natural_questions import parse, read
+from etc_jax.tasks.natural_questions.records import parse, read
 
 TASK = find_task("natural_questions")
 

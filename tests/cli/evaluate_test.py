@@ -23,7 +23,6 @@ from etc_jax.scoring import (
     openkp as openkp_scoring,
     wikihop as wikihop_scoring,
 )
-from etc_jax.scoring.files import read_json
 from etc_jax.tasks import hotpotqa, openkp, wikihop
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
@@ -84,11 +83,11 @@ def predictions(out):
     path = prediction_file(out)
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text().splitlines()]
-    return read_json(path)
+    return json.loads(path.read_text())
 
 
 def scores(out):
-    return read_json(out / evaluate.SCORES)
+    return json.loads((out / evaluate.SCORES).read_text())
 
 
 def one_by_one(setup, module):
@@ -100,8 +99,9 @@ def one_by_one(setup, module):
         StructuredSizes(*finetuned_run.LENGTHS[setup.name]),
         finetuned_run.tokenizer(),
     )
-    for record in module.read([setup.file]):
-        windows = module.features(record, model, sizes)
+    data = module.DATA_SET.in_format()
+    for record in data.read([setup.file]):
+        windows = data.features(record, model, sizes)
         # One at a time, so that all are of one shape.
         inputs = (jax.tree.map(np.asarray, stacked([window])) for window in windows)
         got = [jax.device_get(outputs(params, x)) for x in inputs]
@@ -169,15 +169,14 @@ def test_of_lines_with_one_url_one_is_answered_and_the_others_are_counted(
     assert (told["records"], told["unreadable"], told["without_input"]) == (20, 0, 0)
     assert told["problems"] == {"url twice": 7, "no keyphrase found": 7}
     assert predictions(tmp_path / "out") == predictions(pages.whole)[:20]
-    alone = finetuned_run.write_lines(tmp_path / "alone.jsonl", pages.records[:20])
-    official = openkp_scoring.score_files(alone, prediction_file(tmp_path / "out"))
+    official = openkp_scoring.score(pages.records[:20], predictions(tmp_path / "out"))
     assert told["metrics"] == official.metrics
     printed = capsys.readouterr().out
     assert "7 x url twice" in printed and repr(worse[0]["url"]) in printed
 
 
 def test_the_files_are_those_of_the_official_scorer(setup):
-    got = SCORING[setup.name].score_files(setup.file, prediction_file(setup.whole))
+    got = SCORING[setup.name].score(setup.records, predictions(setup.whole))
     assert got.problems() == []
     assert scores(setup.whole)["metrics"] == got.metrics
 
@@ -213,7 +212,7 @@ def test_what_cannot_be_answered_is_wrong_and_named(hotpot, tmp_path, capsys):
     told = scores(tmp_path / "out")
     assert (told["records"], told["unreadable"], told["without_input"]) == (8, 1, 1)
     assert told["problems"] == {"no context": 1, "question too long": 1}
-    official = hotpotqa_scoring.score_files(file, prediction_file(tmp_path / "out"))
+    official = hotpotqa_scoring.score(values, got)
     assert official.count == 8
     assert told["metrics"] == pytest.approx(official.metrics, abs=1e-15)
     printed = capsys.readouterr().out

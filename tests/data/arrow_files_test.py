@@ -149,7 +149,7 @@ def test_a_broken_file_is_one_error(form, left, tmp_path):
     with pytest.raises(BadRecordError, match=f"broken {kind}: {re.escape(str(path))}"):
         list(arrow_files.read_rows(path))
     problems = Problems()
-    assert len(list(token_classification.read([path], problems))) < len(ROWS)
+    assert len(list(token_classification.records.read([path], problems))) < len(ROWS)
     assert problems.first_of_files() is not None
     *_, raw = read_inputs([str(path)])
     assert "cannot be read: broken" in raw.fault
@@ -206,7 +206,9 @@ def test_all_that_reads_json_lines_reads_rows(tmp_path):
     assert [x.input for x in pairs.read_complete([path])] == ["0", "1", "2"]
     assert [x.id for x in pairs.read([path])] == ["0", "1", "2"]
     tagged = saved(tmp_path / "saved", table())
-    options = token_classification.TokenClassificationOptions().completed([tagged])
+    options = token_classification.records.TokenClassificationOptions().completed(
+        [tagged]
+    )
     assert (options.scheme, options.labels) == ("iob2", ("B-PER", "I-PER", "O"))
     assert [raw.value for raw in read_inputs([str(tagged)])] == WANT
     with pytest.raises(ValueError, match="has rows with fields; read it as JSON lines"):

@@ -11,11 +11,11 @@ NAME = "natural_questions"
 
 def test_options_are_those_of_the_run_unless_others_are_asked_for():
     config = finetuned_run.config(NAME, data__input_options=("stride=9", "flat=true"))
-    assert task_of(config).options == natural_questions.NaturalQuestionsOptions(
+    assert task_of(config).options == natural_questions.inputs.NaturalQuestionsOptions(
         stride=9, flat=True
     )
     asked = task_of(config, ["stride=null"])
-    assert asked.options == natural_questions.NaturalQuestionsOptions(flat=True)
+    assert asked.options == natural_questions.inputs.NaturalQuestionsOptions(flat=True)
     assert with_options(config, ["stride=7"]).options.stride == 7
     assert not with_options(config, ["stride=7"]).options.flat
 

@@ -21,13 +21,16 @@ from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs.finetuning import make_job
 from etc_jax.objectives.learners import finetuning
 from etc_jax.scoring import natural_questions as scoring
-from etc_jax.scoring.files import read_json
 from etc_jax.tasks import natural_questions as nq
 
 NAME = "natural_questions"
 PREDICTIONS = "predictions.json"
 COUNT = 70  # three parts, the last one short
 SIZES = StructuredSizes(*finetuned_run.LENGTHS[NAME])
+
+
+def read_json(path):
+    return json.loads(path.read_text())
 
 
 class Setup:
@@ -80,14 +83,14 @@ def cache(setup, tmp_path):
 
 def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cache):
     flags = ("--null_share=0.5", "--unanswerable_share=0.25", "--seed=3")
-    options = nq.NaturalQuestionsOptions(
+    options = nq.inputs.NaturalQuestionsOptions(
         null_share=0.5, unanswerable_share=0.25, seed=3
     )
     made = cache(*flags)
     kept, left = [], []
-    for record in nq.read([setup.file]):
+    for record in nq.records.read([setup.file]):
         tokenizer = finetuned_run.tokenizer(NAME)
-        for window in nq.features(record, tokenizer, SIZES, options=options):
+        for window in nq.inputs.features(record, tokenizer, SIZES, options=options):
             if window.unusable is None:
                 kept.append(window)
             else:
@@ -107,7 +110,7 @@ def test_a_cache_has_the_windows_that_are_drawn_and_counts_the_others(setup, cac
 def test_all_options_reach_the_features_and_the_header(setup, cache):
     flags = ("--stride=30", "--question_tokens=20", "--tokens_per_block=16")
     made = cache(*flags)
-    options = nq.NaturalQuestionsOptions(
+    options = nq.inputs.NaturalQuestionsOptions(
         stride=30, question_tokens=20, tokens_per_block=16
     )
     assert made.header["options"] == {
@@ -122,8 +125,8 @@ def test_all_options_reach_the_features_and_the_header(setup, cache):
     tokenizer = finetuned_run.tokenizer(NAME)
     windows = [
         window
-        for record in nq.read([setup.file])
-        for window in nq.features(record, tokenizer, SIZES, options=options)
+        for record in nq.records.read([setup.file])
+        for window in nq.inputs.features(record, tokenizer, SIZES, options=options)
     ]
     assert made.num_windows == len(windows) and made.longest["global"] == 10
     assert cache("--flat", out="flat").longest["global"] == 1
@@ -174,7 +177,7 @@ def test_caches_of_other_options_than_the_config_says_are_refused(cache, tmp_pat
 
 def test_options_that_say_what_holds_anyway_make_no_difference(cache, tmp_path):
     usual = cache()
-    stride = nq.NaturalQuestionsOptions().stride_for(SIZES.long_length)
+    stride = nq.inputs.NaturalQuestionsOptions().stride_for(SIZES.long_length)
     said = cache(f"--stride={stride}", out="said")
     assert said.num_windows == usual.num_windows
     job_of(usual, said, (), tmp_path)
@@ -220,29 +223,28 @@ def window_by_window(setup):
     params = finetuned_run.random_params(setup.config, seed=finetuned_run.STEP)
     outputs = jax.jit(task.outputs)
     predictions = {}
-    for record in nq.read([setup.file]):
+    for record in nq.records.read([setup.file]):
         summaries = []
-        for window in nq.features(record, finetuned_run.tokenizer(NAME), SIZES):
+        for window in nq.inputs.features(record, finetuned_run.tokenizer(NAME), SIZES):
             inputs = jax.tree.map(np.asarray, stacked([window]))
             got = jax.device_get(outputs(params, inputs))
-            summaries += nq.summarise(got, [window])
+            summaries += nq.decoding.summarise(got, [window])
         assert len(summaries) > 2
-        predictions[record.id] = nq.pool(summaries)
+        predictions[record.id] = nq.decoding.pool(summaries)
     return predictions
 
 
 def test_predictions_are_those_of_a_plain_loop(setup):
     want = window_by_window(setup)
     given = read_json(setup.whole / PREDICTIONS)
-    assert given == json.loads(json.dumps(nq.official(want)))
+    assert given == json.loads(json.dumps(nq.decoding.official(want)))
     several = {p["long_answer"]["start_token"] for p in given["predictions"]}
     assert len(several) > 10
     assert "none" in {p["yes_no_answer"] for p in given["predictions"]}
 
 
-def test_the_files_are_those_of_the_official_scorer(setup, tmp_path):
-    gold = finetuned_run.write(tmp_path / "gold.json", setup.records)
-    official = scoring.score_files(gold, setup.whole / PREDICTIONS)
+def test_the_files_are_those_of_the_official_scorer(setup):
+    official = scoring.score(setup.records, read_json(setup.whole / PREDICTIONS))
     assert official.problems() == []
     told = read_json(setup.whole / evaluate.SCORES)
     assert told["metrics"] == official.metrics and told["records"] == COUNT
@@ -397,7 +399,7 @@ def test_answers_are_those_of_the_evaluation(setup, asked):
     values, told, _ = asked
     for value, got in zip(values, told, strict=True):
         assert got["question"] == value["question_text"]
-        [mine] = nq.official({got["id"]: got["prediction"]})["predictions"]
+        [mine] = nq.decoding.official({got["id"]: got["prediction"]})["predictions"]
         assert mine == want[got["id"]]
         words = [t["token"] for t in value["document_tokens"]]
         shown = [w for w in words if not w.startswith("<")]

@@ -6,17 +6,15 @@ from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, tokenizer
 from structured_batch import batch
 
 from etc_jax import structure as st
-from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.structured import Layout, StructuredSizes
-from etc_jax.tasks.hotpotqa import (
-    features as hotpotqa_features,
-    records as hotpotqa_records,
-)
-from etc_jax.tasks.wikihop import (
+from etc_jax.datasets.choice_inputs import (
     CandidateOptions,
     features as wikihop_features,
-    records as wikihop_records,
 )
+from etc_jax.datasets.records import BadRecordError
+from etc_jax.formats.structured import Layout, StructuredSizes
+from etc_jax.tasks.hotpotqa import records as hotpotqa_records
+from etc_jax.tasks.hotpotqa.inputs import features as hotpotqa_features
+from etc_jax.tasks.wikihop import records as wikihop_records
 
 RULES = st.Rules(radius=7, max_distance=3, hard_g2l=True)
 

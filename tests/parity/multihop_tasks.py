@@ -148,7 +148,7 @@ def _hotpotqa_arrays(windows) -> dict[str, np.ndarray]:
         "answer_types": labels["answer_type"],
         "answer_begins": labels["begin"],
         "answer_ends": labels["end"],
-        "answer_bio_ids": np.stack([hotpotqa.bio_labels(w) for w in windows]),
+        "answer_bio_ids": np.stack([hotpotqa.inputs.bio_labels(w) for w in windows]),
     }
 
 
@@ -163,8 +163,10 @@ def run_hotpotqa(case: Case) -> float:
     assert not sidecar, f"unknown {sidecar}"
     windows = [
         window
-        for record in _records(case, hotpotqa.read)
-        for window in hotpotqa.features(record, tokenizer, sizes, official_quirks=True)
+        for record in _records(case, hotpotqa.records.read)
+        for window in hotpotqa.inputs.features(
+            record, tokenizer, sizes, official_quirks=True
+        )
     ]
     assert [i for i, w in enumerate(windows) if w.unusable is None] == kept
     outputs = group(case.arrays(), "out")
@@ -189,13 +191,15 @@ def run_wikihop(case: Case) -> float:
     sidecar = {k: v for k, v in case.description.items() if k not in _NO_MATTER}
     tokenizer = _tokenizer(case, sidecar)
     sizes = StructuredSizes(sidecar.pop("long_seq_len"), sidecar.pop("global_seq_len"))
-    options = wikihop.CandidateOptions(max_sentences=sidecar.pop("max_num_sentences"))
+    options = wikihop.choice_inputs.CandidateOptions(
+        max_sentences=sidecar.pop("max_num_sentences")
+    )
     split_fn = _splitter(sidecar.pop("sentence_splitter"))
     assert not sidecar, f"unknown {sidecar}"
     windows = [
         window
-        for record in _records(case, wikihop.read)
-        for window in wikihop.features(
+        for record in _records(case, wikihop.records.read)
+        for window in wikihop.choice_inputs.features(
             record,
             tokenizer,
             sizes,

@@ -47,14 +47,14 @@ def reader(files, saved):
 
 
 def test_batches_hold_the_records_that_can_be_read(files, saved):
-    readable = list(wikihop.read(files, Problems()))
+    readable = list(wikihop.records.read(files, Problems()))
     assert len(readable) == 10
     made = reader(files, saved)
     for step, numbers in enumerate(BATCHES):
         got = made.batch_at(step)
         assert [x.id for x in got] == [readable[n].id for n in numbers]
         for x, number in zip(got, numbers, strict=True):
-            [want] = wikihop.features(
+            [want] = wikihop.choice_inputs.features(
                 readable[number], finetuned_run.tokenizer(), StructuredSizes(*LENGTHS)
             )
             [got_window] = x.windows
@@ -153,7 +153,7 @@ def test_files_that_shrink_meanwhile_are_named(files, saved):
 
 
 def test_a_record_that_does_not_fit_is_an_input_without_a_window(files, saved):
-    record = next(wikihop.read(files[:1]))
+    record = next(wikihop.records.read(files[:1]))
     got = make_input(WIKIHOP_TASK, record, tokenizer_of(saved), StructuredSizes(4, 4))
     assert got.windows == () and got.id == record.id
     kind, message = got.problem

@@ -28,9 +28,9 @@ def model(tmp_path_factory):
 @pytest.fixture
 def inputs():
     [value] = finetuned_run.records(NAME, 1)
-    record = openkp.parse(value, lambda *note: None)
+    record = openkp.records.parse(value, lambda *note: None)
     sizes = StructuredSizes(*finetuned_run.LENGTHS[NAME])
-    return stacked(openkp.features(record, finetuned_run.tokenizer(NAME), sizes))
+    return stacked(openkp.inputs.features(record, finetuned_run.tokenizer(NAME), sizes))
 
 
 @pytest.fixture

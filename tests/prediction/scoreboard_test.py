@@ -64,7 +64,7 @@ def test_without_means_an_unreadable_record_is_a_question_without_a_right_answer
     span = {"start_byte": 1, "end_byte": 5, "start_token": 0, "end_token": 2}
     said = {"long_answer": span, "short_answers": [span], "yes_no_answer": "NONE"}
     gold = [{"example_id": "a", "annotations": [said, said]}]
-    right = {**natural_questions.NO_ANSWER, "long": [0, 2], "long_score": 3.0}
+    right = {**natural_questions.decoding.NO_ANSWER, "long": [0, 2], "long_score": 3.0}
     answer = Answer("a", [right], None)
     got = settle(
         NATURAL_QUESTIONS_TASK,

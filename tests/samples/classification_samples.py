@@ -10,15 +10,17 @@ REVIEW = {"id": "train/pos/1_9", "text": "the old mill stands.<br /><br />it is 
 ARTICLE = {"id": "0000001", "title": "Mills", "text": "the old mill stands. it is old"}
 
 
-def review(**changes) -> imdb.Record:
+def review(**changes) -> imdb.records.Record:
     value = {**REVIEW, "label": 1, "rating": 9, **changes}
-    return imdb.parse({k: v for k, v in value.items() if v is not None}, _no_note)
+    return imdb.records.parse(
+        {k: v for k, v in value.items() if v is not None}, _no_note
+    )
 
 
-def article(**changes) -> hyperpartisan.Record:
+def article(**changes) -> hyperpartisan.records.Record:
     value = {**ARTICLE, "label": "true", **changes}
     value = {k: v for k, v in value.items() if v is not None}
-    return hyperpartisan.parse(value, _no_note)
+    return hyperpartisan.records.parse(value, _no_note)
 
 
 def _no_note(kind: str, message: str) -> None:

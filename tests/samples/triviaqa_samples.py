@@ -16,7 +16,7 @@ VALUE = {
 }
 
 
-def record(*texts: str, names=None, **changes) -> tq.Record:
+def record(*texts: str, names=None, **changes) -> tq.records.Record:
     """The record, with other texts or names of the answer where some are given."""
     value = {**VALUE, **changes}
     if texts:
@@ -25,7 +25,9 @@ def record(*texts: str, names=None, **changes) -> tq.Record:
         ]
     if names is not None:
         value["Answer"] = {"NormalizedAliases": list(names)}
-    return tq.parse({k: v for k, v in value.items() if v is not None}, lambda *_: None)
+    return tq.records.parse(
+        {k: v for k, v in value.items() if v is not None}, lambda *_: None
+    )
 
 
 def release(

@@ -1,7 +1,5 @@
 """HotpotQA figures of small cases done by hand, and what is said of bad input."""
 
-import json
-
 import pytest
 
 from etc_jax.scoring import hotpotqa
@@ -113,34 +111,3 @@ def test_bad_gold_is_named(gold, message):
 def test_bad_predictions_are_named(predictions, message):
     with pytest.raises(ValueError, match=message):
         hotpotqa.score([record()], predictions)
-
-
-def _write(path, value):
-    path.write_text(value if isinstance(value, str) else json.dumps(value))
-    return path
-
-
-def test_files_are_scored(tmp_path):
-    gold = _write(tmp_path / "gold.json", [record()])
-    given = _write(tmp_path / "p.json", predicted({"x": "Ann"}, {"x": FACTS}))
-    got = hotpotqa.score_files(gold, given)
-    assert got.metrics["recall"] == 0.5 and got.metrics["sp_f1"] == 1
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ('{"answer": {"x": "A"}, "sp": {', "p.json is not a whole JSON file"),
-        pytest.param("[" * 100_000, "p.json is not a whole JSON file", id="deep"),
-        ('{"answer": {"x": "A", "x": "B"}, "sp": {}}', "the key 'x' twice"),
-        ('{"answer": {"x": null}, "sp": {}}', "p.json, answer of 'x': text expected"),
-        ('{"answer": {"q": "A"}, "sp": {}}', "for none of its 1 records, such as 'q'"),
-    ],
-)
-def test_bad_files_are_named(tmp_path, text, message):
-    gold = _write(tmp_path / "gold.json", [record()])
-    given = _write(tmp_path / "p.json", text)
-    with pytest.raises(ValueError, match=message):
-        hotpotqa.score_files(gold, given)
-    with pytest.raises(ValueError, match="cannot read .*none.json"):
-        hotpotqa.score_files(gold, tmp_path / "none.json")

@@ -1,7 +1,6 @@
 """Natural Questions figures of cases done by hand, and what is said of bad input."""
 
 import copy
-import json
 
 import pytest
 
@@ -199,17 +198,3 @@ def test_a_prediction_without_a_part_has_no_answer_but_gold_must_have_all():
             ValueError, match=rf"record 0 \(1\), annotation 1: .*{part}"
         ):
             figures([record], bare)
-
-
-def test_files_are_scored_and_named_where_they_are_wrong(tmp_path):
-    good, bad = tmp_path / "gold.json", tmp_path / "bad.json"
-    given = tmp_path / "predictions.json"
-    good.write_text(json.dumps([ANSWERED]))
-    bad.write_text(json.dumps([{"example_id": 1}]))
-    made = {"predictions": [predicted(long=LONG, short=[SHORT])]}
-    given.write_text(json.dumps(made))
-    assert nq.score_files(good, given).metrics[nq.AVERAGE_F1] == 1.0
-    with pytest.raises(ValueError, match=r"bad.json, record 0 \(1\): no field 'annota"):
-        nq.score_files(bad, given)
-    with pytest.raises(ValueError, match="gold.json: an object expected, got an array"):
-        nq.score_files(good, good)

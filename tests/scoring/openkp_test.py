@@ -1,8 +1,5 @@
 """OpenKP figures of small cases done by hand, and what is said of bad input."""
 
-import gzip
-import json
-
 import pytest
 
 from etc_jax.scoring import openkp
@@ -71,24 +68,3 @@ def test_bad_predictions_are_refused_by_name(predictions, message):
 def test_bad_gold_is_refused_by_name(gold, message):
     with pytest.raises(ValueError, match=message):
         openkp.score(gold, GOLD)
-
-
-def test_files_are_scored(tmp_path):
-    gold, given = tmp_path / "gold.jsonl.gz", tmp_path / "p.jsonl"
-    gold.write_bytes(gzip.compress("\n".join(map(json.dumps, GOLD)).encode()))
-    given.write_text("".join(json.dumps(x) + "\n\n" for x in GOLD))
-    assert openkp.score_files(gold, given) == openkp.score(GOLD, GOLD)
-
-
-def test_bad_files_are_named(tmp_path):
-    gold, given = tmp_path / "gold.jsonl", tmp_path / "p.jsonl"
-    gold.write_text("\n".join(map(json.dumps, GOLD)))
-    given.write_text(json.dumps(GOLD[0]) + "\n{")
-    with pytest.raises(ValueError, match="p.jsonl, line 2 is no JSON"):
-        openkp.score_files(gold, given)
-    with pytest.raises(ValueError, match="cannot read .*none.jsonl"):
-        openkp.score_files(gold, tmp_path / "none.jsonl")
-    cut = tmp_path / "cut.jsonl.gz"
-    cut.write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
-    with pytest.raises(ValueError, match="cannot read .*cut.jsonl.gz"):
-        openkp.score_files(gold, cut)

@@ -1,7 +1,5 @@
 """WikiHop accuracy of small cases, and what is said of bad input."""
 
-import json
-
 import pytest
 
 from etc_jax.scoring import wikihop
@@ -39,13 +37,3 @@ def test_missing_ids_are_wrong_and_named_and_surplus_ones_count_nowhere():
 def test_bad_input_is_named(gold, predictions, message):
     with pytest.raises(ValueError, match=message):
         wikihop.score(gold, predictions)
-
-
-def test_files_are_scored_and_files_of_another_set_refused(tmp_path):
-    gold, given = tmp_path / "gold.json", tmp_path / "p.json"
-    gold.write_text(json.dumps(GOLD))
-    given.write_text(json.dumps({"c": "Rome"}))
-    assert wikihop.score_files(gold, given).metrics == {"accuracy": 0.25}
-    given.write_text(json.dumps({"WH_1": "Rome"}))
-    with pytest.raises(ValueError, match="p.json: .* such as 'a'; got 1 for none"):
-        wikihop.score_files(gold, given)

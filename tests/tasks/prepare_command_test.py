@@ -611,7 +611,7 @@ def test_no_more_than_a_part_is_in_memory(made_up, tmp_path):
     task = task_lib.find_task("hotpotqa")
     alive, most = [], []
 
-    class Counted(hotpotqa.Record):
+    class Counted(hotpotqa.records.Record):
         def __del__(self):
             alive.remove(self.id)
 
@@ -621,7 +621,7 @@ def test_no_more_than_a_part_is_in_memory(made_up, tmp_path):
             most.append(len(alive))
             yield Counted(*(getattr(record, f.name) for f in fields))
 
-    fields = dataclasses.fields(hotpotqa.Record)
+    fields = dataclasses.fields(hotpotqa.records.Record)
     counting, files = dataclasses.replace(task, read=read), [made_up["hotpotqa"]]
     cut = parts.cut_records(task.read(files, Problems()), PART_BYTES)
     largest = max(len(items) for _, items in cut)

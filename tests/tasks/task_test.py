@@ -36,7 +36,7 @@ from etc_jax.tasks import (
     hotpotqa,
     wikihop,
 )
-from etc_jax.tasks.classification import structured as structured_text
+from etc_jax.tasks.classification import inputs as text_inputs
 from etc_jax.tasks.multiple_choice import structured as structured_choice
 
 HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
@@ -139,7 +139,7 @@ RELEASES = {
 @pytest.fixture(autouse=True)
 def no_model_of_sentences(monkeypatch):
     split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    modules = (choice_inputs, span_inputs, structured_text, structured_choice)
+    modules = (choice_inputs, span_inputs, text_inputs, structured_choice)
     for module in modules:
         monkeypatch.setattr(module, "split_sentences", split)
 
@@ -284,7 +284,7 @@ def test_settings_of_users_are_checked():
 def test_each_threshold_is_decoded_as_by_itself():
     rng = np.random.default_rng(4)
     windows = windows_of(task.find_task("hotpotqa")) * 30
-    outputs = hotpotqa.Outputs(
+    outputs = hotpotqa.decoding.Outputs(
         support=rng.normal(size=(30, 40)),
         answer_type=rng.normal(size=(30, 3)) + [2.0, 0.0, 0.0],
         span=rng.integers(0, 3, (30, 80, 2)).astype(float),
@@ -292,7 +292,7 @@ def test_each_threshold_is_decoded_as_by_itself():
     together = HOTPOTQA_TASK.decode(outputs, windows, HOTPOTQA_TASK.settings)
     several = set()
     for i, row in enumerate(together):
-        alone = hotpotqa.Outputs(*(x[i : i + 1] for x in outputs))
+        alone = hotpotqa.decoding.Outputs(*(x[i : i + 1] for x in outputs))
         for threshold, got in zip(HOTPOTQA_TASK.settings, row, strict=True):
             assert [[got]] == HOTPOTQA_TASK.decode(alone, windows[:1], (threshold,))
         several.add(len({p["answer"] for p in row}))
@@ -436,7 +436,7 @@ def test_a_record_that_is_passed_over_is_not_lost(tmp_path):
     def parse(value, note):
         if value["id"] == "worse":
             raise PassedOverError("url twice", "another line is taken")
-        return wikihop.parse(value, note)
+        return wikihop.records.parse(value, note)
 
     found = dataclasses.replace(task.find_task("wikihop"), read=read)
     path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "worse"}])

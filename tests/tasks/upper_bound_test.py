@@ -203,7 +203,7 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
         (
             "hotpotqa/hotpot_dev_distractor_v1.slice.json",
             "hotpotqa",
-            hotpotqa.SIZES,
+            hotpotqa.inputs.SIZES,
             "joint_f1",
             1.0,
         ),
@@ -211,7 +211,7 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
         (
             "hotpotqa/hotpot_dev_distractor_v1.rebuilt.json",
             "hotpotqa",
-            hotpotqa.SIZES,
+            hotpotqa.inputs.SIZES,
             "joint_f1",
             0.98,
         ),

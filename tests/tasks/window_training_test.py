@@ -32,7 +32,9 @@ SIZES = {
     "fixed_blocks": StructuredSizes(96, 6),
     "natural_questions": StructuredSizes(128, 48),
 }
-READ_AHEAD = natural_questions.NaturalQuestionsOptions(question_tokens=24, stride=64)
+READ_AHEAD = natural_questions.inputs.NaturalQuestionsOptions(
+    question_tokens=24, stride=64
+)
 BLOCKS = {"tokens_per_block": 16}
 
 
@@ -56,15 +58,20 @@ def windows_of(task, values, tokenizer):
         pytest.fail(f"{kind}: {message}")
 
     if task != "natural_questions":
-        records = [openkp.parse(value, note) for value in values]
-        options = openkp.OpenkpOptions(**BLOCKS if task == "fixed_blocks" else {})
+        records = [openkp.records.parse(value, note) for value in values]
+        options = openkp.inputs.OpenkpOptions(
+            **BLOCKS if task == "fixed_blocks" else {}
+        )
         made = [
-            openkp.features(r, tokenizer, SIZES[task], options=options) for r in records
+            openkp.inputs.features(r, tokenizer, SIZES[task], options=options)
+            for r in records
         ]
     else:
-        records = [natural_questions.parse(value, note) for value in values]
+        records = [natural_questions.records.parse(value, note) for value in values]
         made = [
-            natural_questions.features(r, tokenizer, SIZES[task], options=READ_AHEAD)
+            natural_questions.inputs.features(
+                r, tokenizer, SIZES[task], options=READ_AHEAD
+            )
             for r in records
         ]
     return [w for of_record in made for w in of_record if w.unusable is None]

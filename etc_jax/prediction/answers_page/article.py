@@ -11,12 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from etc_jax.datasets.explained import (
-    Candidate,
-    Explained,
-    ExplainedDocument,
-    Passage,
-)
+from etc_jax.datasets.explained import Candidate, Explained, ExplainedDocument, Passage
 from etc_jax.prediction.answers_page.drawing import drawing
 from etc_jax.prediction.answers_page.text import (
     escaped,

@@ -7,13 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from etc_jax.datasets.explained import Explained, score_text
-from etc_jax.prediction.answers_page.entries import (
-    OPEN,
-    PARTLY,
-    RIGHT,
-    WRONG,
-    Entry,
-)
+from etc_jax.prediction.answers_page.entries import OPEN, PARTLY, RIGHT, WRONG, Entry
 from etc_jax.prediction.answers_page.text import escaped, or_none, percent
 
 _SIGNS = {RIGHT: "✓", PARTLY: "≈", WRONG: "✗", OPEN: "–"}

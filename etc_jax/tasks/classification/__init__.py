@@ -14,41 +14,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from etc_jax.base import registry
-from etc_jax.datasets.task import DataSet, FeatureConverter
-from etc_jax.tasks.classification import structured
-from etc_jax.tasks.classification.decoding import (
-    gold_outputs,
-    official_gold,
-    score,
-    score_labels,
-    unknown_gold,
-    unread_gold,
-)
-from etc_jax.tasks.classification.explained import explain
+from etc_jax.datasets.task import DataSet, FeatureConverter, in_formats, register
+from etc_jax.tasks.classification import decoding, explained, inputs, records
 from etc_jax.tasks.classification.forms import ONE_LABEL
-from etc_jax.tasks.classification.inputs import SIZES, features, record_length
-from etc_jax.tasks.classification.records import (
-    OPTIONS,
-    ClassificationOptions,
-    Record,
-    parse,
-    read,
-    release,
-)
-
-__all__ = [
-    "DATA_SET",
-    "SIZES",
-    "ClassificationOptions",
-    "Record",
-    "features",
-    "gold_outputs",
-    "make_data_set",
-    "official_gold",
-    "parse",
-    "read",
-]
 
 
 def _fields_of(cls: type) -> dict[str, Any]:
@@ -59,15 +27,12 @@ def _fields_of(cls: type) -> dict[str, Any]:
 
 def _converters(**fields: Any) -> Mapping[str, FeatureConverter]:
     """Both converters of texts with labels, with some fields of their own."""
-    common = {"features": features, "record_length": record_length, "sizes": SIZES}
-    sequence = FeatureConverter(**{**_fields_of(FeatureConverter), **common, **fields})
-    structured_form = dataclasses.replace(
-        sequence,
-        sizes=structured.SIZES,
-        features=structured.features,
-        record_length=structured.record_length,
-    )
-    return {"sequence": sequence, "structured": structured_form}
+    structured = {
+        "sizes": inputs.STRUCTURED_SIZES,
+        "record_length": inputs.structured_length,
+    }
+    common = {**_fields_of(FeatureConverter), "features": inputs.features, **fields}
+    return in_formats({"sequence": inputs, "structured": structured}, **common)
 
 
 def make_data_set(
@@ -97,27 +62,27 @@ def make_data_set(
         read=read,
         parse=parse,
         official=dict,
-        gold=official_gold,
-        score=functools.partial(score, positive=positive),
-        unread_gold=functools.partial(unread_gold, positive=positive),
+        gold=decoding.official_gold,
+        score=functools.partial(decoding.score, positive=positive),
+        unread_gold=functools.partial(decoding.unread_gold, positive=positive),
         converters=_converters(
             classes=tuple(labels),
-            explain=functools.partial(explain, question=question),
+            explain=functools.partial(explained.explain, question=question),
         ),
     )
 
 
-DATA_SET = registry.register("data_set", "classification")(
+DATA_SET = register(
     DataSet(
         **_fields_of(DataSet),
         name="classification",
-        read=read,
-        parse=parse,
-        release=release,
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
         official=dict,
-        gold=official_gold,
-        score=score_labels,
-        unread_gold=unknown_gold,
-        converters=_converters(options=OPTIONS),
+        gold=decoding.official_gold,
+        score=decoding.score_labels,
+        unread_gold=decoding.unknown_gold,
+        converters=_converters(options=records.OPTIONS),
     )
 )

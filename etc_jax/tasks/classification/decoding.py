@@ -1,4 +1,8 @@
-"""From logits of labels to labels, and to metrics."""
+"""From logits of labels to a label, or to any number of them, and to metrics.
+
+Where there may be any number, a label is given if its probability, a sigmoid, is above
+a half.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.datasets.decoding import check_outputs, one_hot, require_gold
+from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
 from etc_jax.scoring import classification as scoring, labels as labels_scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.classification.inputs import Labelled, TextWindow
@@ -29,6 +33,18 @@ def labels_of(logits: np.ndarray, windows: Sequence[TextWindow]) -> list[str]:
     check_logits(logits, windows)
     return [
         window.record.labels[int(np.argmax(row))]
+        for window, row in zip(windows, logits, strict=True)
+    ]
+
+
+def label_sets_of(logits: np.ndarray, windows: Sequence[TextWindow]) -> list[list[str]]:
+    """The labels of each window with a logit above 0, in the order of all.
+
+    Arguments and errors are those of `labels_of`, logits `[b, c]`.
+    """
+    check_logits(logits, windows)
+    return [
+        [x for x, logit in zip(window.record.labels, row, strict=True) if logit > 0]
         for window, row in zip(windows, logits, strict=True)
     ]
 
@@ -126,3 +142,10 @@ def gold_outputs(windows: Sequence[TextWindow]) -> np.ndarray:
     """
     require_gold(windows, official_gold)
     return one_hot(windows, "label", len(windows[0].record.labels) if windows else 0)
+
+
+def gold_sets_outputs(windows: Sequence[TextWindow]) -> np.ndarray:
+    """The same of any number of labels."""
+    require_gold(windows, official_gold)
+    labels = [window.labels["label"] for window in windows]
+    return SURE * (2.0 * np.array(labels) - 1.0)

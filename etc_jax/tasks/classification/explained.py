@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from etc_jax.datasets.decoding import softmax
-from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, ranked
-from etc_jax.tasks.classification.decoding import check_logits
+from etc_jax.datasets.explained import (
+    Candidate,
+    Explained,
+    ExplainedDocument,
+    Wording,
+    ranked,
+)
+from etc_jax.tasks.classification.decoding import check_logits, label_sets_of
 from etc_jax.tasks.classification.inputs import TextWindow
 
 WORDING = Wording(
@@ -44,20 +52,57 @@ def explain(
     check_logits(logits, windows)
     explanations = []
     for window, row in zip(windows, logits, strict=True):
-        labels = ranked(window.record.labels, softmax(row), {window.record.label})
-        documents = documents_of(window)
-        about = (window.record.id, question, labels[0].text)
+        label = window.record.label
+        labels = ranked(window.record.labels, softmax(row), {label})
+        fields = {"reference": label, "confidence": labels[0].probability}
         explanations.append(
-            Explained(
-                *about,
-                documents,
-                labels,
-                reference=window.record.label,
-                confidence=labels[0].probability,
-                wording=WORDING,
-            )
+            _explained(window, question, labels[0].text, labels, **fields)
         )
     return explanations
+
+
+def explain_sets(
+    logits: np.ndarray, windows: Sequence[TextWindow], setting: None = None
+) -> list[Explained]:
+    """The same of any number of labels, whose probabilities are sigmoids.
+
+    Args:
+      logits: `[b, c]`, as of `label_sets_of`.
+      windows: as of `label_sets_of`.
+      setting: of decoding, of which there is one.
+    """
+    del setting
+    explanations = []
+    for window, row, predicted in zip(
+        windows, logits, label_sets_of(logits, windows), strict=True
+    ):
+        gold = window.record.label
+        probabilities = 0.5 + 0.5 * np.tanh(np.float64(row) / 2)
+        labels = ranked(window.record.labels, probabilities, gold or ())
+        fields = {
+            "reference": None if gold is None else ", ".join(gold),
+            # Of just this set: each label is a decision of its own.
+            "confidence": math.prod(
+                max(x.probability, 1 - x.probability) for x in labels
+            ),
+            "prediction": predicted,
+        }
+        explanations.append(
+            _explained(window, "", ", ".join(predicted), labels, **fields)
+        )
+    return explanations
+
+
+def _explained(
+    window: TextWindow,
+    question: str,
+    answer: str,
+    labels: tuple[Candidate, ...],
+    **fields: Any,
+) -> Explained:
+    documents = documents_of(window)
+    about = (window.record.id, question, answer, documents, labels)
+    return Explained(*about, wording=WORDING, **fields)
 
 
 def documents_of(window: TextWindow) -> tuple[ExplainedDocument, ...]:

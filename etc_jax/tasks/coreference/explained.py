@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
-from etc_jax.tasks.coreference.decoding import Outputs, decode_each, pool
+from etc_jax.tasks.coreference.decoding import pool
 from etc_jax.tasks.coreference.records import Clusters, Record, Span
-from etc_jax.tasks.coreference.windows import CoreferenceWindow
 
 WORDING = Wording(
     question="Text",
@@ -17,21 +16,6 @@ WORDING = Wording(
     legend="Marked: mentions, with the number of their entity.",
     headed_by_id=True,
 )
-
-
-def explain(
-    outputs: Outputs, windows: Sequence[CoreferenceWindow], setting: None = None
-) -> list[tuple[Record, Clusters]]:
-    """For each window its record and clusters, to be put together by `pool_explained`.
-
-    Raises:
-      ValueError: see `decode_each`.
-    """
-    del setting
-    clusters = decode_each(outputs, windows)
-    return [
-        (w.record, predicted) for w, predicted in zip(windows, clusters, strict=True)
-    ]
 
 
 def pool_explained(of_windows: Sequence[tuple[Record, Clusters]]) -> Explained:

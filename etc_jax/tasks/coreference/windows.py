@@ -2,7 +2,7 @@
 
 The sequence of a window is one part, or several that the encoder reads apart from each
 other, each with the tokens that stand at the ends of a text; see
-`coreference_inputs`. A document that does not fit becomes several windows, and no
+`inputs`. A document that does not fit becomes several windows, and no
 antecedent is looked for in another window. No token is global: Longformer's are not, in
 this task (Beltagy et al. 2020, section 6.2).
 """
@@ -21,12 +21,12 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import BadRecordError
+from etc_jax.datasets.task import without_quirks
 from etc_jax.formats.sequence import (
     EXAMPLE_IDS,
     SequenceSizes,
     SequenceWindow,
     parts_of,
-    refuse_quirks,
 )
 from etc_jax.tasks.coreference import inputs as coreference_inputs
 from etc_jax.tasks.coreference.inputs import Candidates, TokenizedRecord
@@ -61,6 +61,9 @@ class CoreferenceOptions(InputOptions):
         return self.part_length or length
 
 
+OPTIONS = CoreferenceOptions()
+
+
 @dataclasses.dataclass(frozen=True)
 class CoreferenceWindow(SequenceWindow):
     """A document, or as many parts of it as fit.
@@ -90,13 +93,13 @@ class CoreferenceWindow(SequenceWindow):
     }
 
 
+@without_quirks("coreference")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
     *,
-    options: CoreferenceOptions = CoreferenceOptions(),  # noqa: B008  (frozen)
-    official_quirks: bool = False,
+    options: CoreferenceOptions = OPTIONS,
 ) -> list[CoreferenceWindow]:
     """The windows of a record, in the order of its text.
 
@@ -105,15 +108,13 @@ def features(
       tokenizer: with CLS and separator.
       sizes: `input_length` is that of the sequence; no token is global.
       options: how they are made.
-      official_quirks: not for this task.
 
     Raises:
       BadRecordError: if one word alone has no room, or a part has more spans than there
         is room for.
-      ValueError: if the sequence is not a number of whole parts, the tokenizer lacks a
-        special token, or quirks are asked for.
+      ValueError: if the sequence is not a number of whole parts, or the tokenizer
+        lacks a special token.
     """
-    refuse_quirks("coreference", official_quirks)
     length = options.part_length or sizes.input_length
     if sizes.input_length % length:
         raise ValueError(

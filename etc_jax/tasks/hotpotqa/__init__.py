@@ -12,83 +12,48 @@ In one sequence the tokenizer is one that has grown by `sequence_inputs.TOKENS`;
 `etc-jax convert grow`.
 """
 
-from etc_jax.base import registry
-from etc_jax.datasets.task import DataSet, FeatureConverter
+from etc_jax.datasets.task import DataSet, in_formats, register
 from etc_jax.scoring import hotpotqa as scoring
-from etc_jax.tasks.hotpotqa import sequence_decoding, sequence_inputs
-from etc_jax.tasks.hotpotqa.decoding import (
-    THRESHOLD,
-    THRESHOLDS,
-    Outputs,
-    decode,
-    gold_outputs,
-    official_content,
-    official_gold,
-    why_lost,
-)
-from etc_jax.tasks.hotpotqa.explained import explain, explain_sequence
-from etc_jax.tasks.hotpotqa.inputs import (
-    SIZES,
-    HotpotWindow,
-    bio_labels,
-    features,
-    record_length,
-)
-from etc_jax.tasks.hotpotqa.records import Paragraph, Record, parse, read
-
-__all__ = [
-    "SIZES",
-    "DATA_SET",
-    "HotpotWindow",
-    "Outputs",
-    "Paragraph",
-    "Record",
-    "bio_labels",
-    "features",
-    "gold_outputs",
-    "official_gold",
-    "parse",
-    "read",
-]
-
-
-STRUCTURED = FeatureConverter(
-    learner="hotpotqa",
-    sizes=SIZES,
-    features=features,
-    settings=THRESHOLDS,
-    setting=THRESHOLD,
-    decode=decode,
-    explain=explain,
-    gold_outputs=gold_outputs,
-    why_lost=why_lost,
-    record_length=record_length,
+from etc_jax.tasks.hotpotqa import (
+    decoding,
+    explained,
+    inputs,
+    records,
+    sequence_decoding,
+    sequence_inputs,
 )
 
-SEQUENCE = FeatureConverter(
-    learner="hotpotqa",
-    tokens=sequence_inputs.TOKENS,
-    sizes=sequence_inputs.SIZES,
-    features=sequence_inputs.features,
-    settings=THRESHOLDS,
-    setting=sequence_decoding.THRESHOLD,
-    decode=sequence_decoding.decode,
-    explain=explain_sequence,
-    gold_outputs=sequence_decoding.gold_outputs,
-    why_lost=sequence_decoding.why_lost,
-    record_length=sequence_inputs.record_length,
-)
-
-DATA_SET = registry.register("data_set", "hotpotqa")(
+DATA_SET = register(
     DataSet(
         name="hotpotqa",
-        read=read,
-        parse=parse,
+        read=records.read,
+        parse=records.parse,
         metric="joint_f1",
         no_answer={"answer": "", "support": []},
-        official=official_content,
-        gold=official_gold,
+        official=decoding.official_content,
+        gold=decoding.official_gold,
         score=scoring.score,
-        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters={
+            **in_formats(
+                {"structured": inputs},
+                learner="hotpotqa",
+                settings=decoding.THRESHOLDS,
+                setting=decoding.THRESHOLD,
+                decode=decoding.decode_by(decoding.find_each),
+                explain=explained.explain_by(decoding.find_each),
+                gold_outputs=decoding.gold_outputs,
+                why_lost=decoding.why_lost,
+            ),
+            **in_formats(
+                {"sequence": sequence_inputs},
+                learner="hotpotqa",
+                settings=decoding.THRESHOLDS,
+                setting=sequence_decoding.THRESHOLD,
+                decode=decoding.decode_by(sequence_decoding.find_each),
+                explain=explained.explain_by(sequence_decoding.find_each),
+                gold_outputs=sequence_decoding.gold_outputs,
+                why_lost=sequence_decoding.why_lost,
+            ),
+        },
     )
 )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from etc_jax.data.windows.token_types import SENTENCE_TYPE, TITLE_TYPE
 from etc_jax.data.windows.window import Window
-from etc_jax.datasets.decoding import SURE, check_outputs, one_hot, require_gold
+from etc_jax.datasets.decoding import (
+    SURE,
+    check_outputs,
+    one_hot,
+    require_gold,
+    softmax,
+)
 from etc_jax.scoring.answers import exact_match
 from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES, HotpotWindow
 from etc_jax.tasks.hotpotqa.records import Record, existing_support
@@ -19,8 +28,13 @@ THRESHOLD = 0.4
 THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(11))
 MAX_ANSWER_TOKENS = 30
 
+TEXTS = {YES: "yes", NO: "no"}
+
 # {"answer": text, "support": [(title, sentence)]}
 Prediction = dict[str, Any]
+# (paragraph of the record, sentence of the paragraph)
+Sentence = tuple[int, int]
+FindFn = Callable[[Any, Sequence[Window]], "Sequence[DecodedWindow]"]
 
 
 class Outputs(NamedTuple):
@@ -37,22 +51,142 @@ class Outputs(NamedTuple):
     span: np.ndarray
 
 
-def decode(
-    outputs: Outputs,
-    windows: Sequence[HotpotWindow],
-    thresholds: Sequence[float] = THRESHOLDS,
-) -> list[list[Prediction]]:
-    """Answer and supporting facts of each threshold, for each window.
+class AnswerPosition(NamedTuple):
+    """Where an answer stands: a title has the sentence -1."""
+
+    paragraph: int
+    sentence: int
+    marks: tuple[tuple[int, int], ...]
+
+
+NOWHERE = AnswerPosition(-1, -1, ())
+
+
+class DecodedWindow(Protocol):
+    """What the logits of a window say.
+
+    Attributes:
+      record: of the window.
+      probabilities: that a sentence supports the answer, of those in the input.
+    """
+
+    record: Record
+    probabilities: Mapping[Sentence, float]
+
+    def support(self, threshold: float) -> Sequence[Sentence]:
+        """Sentences that are taken as supporting, in the order of the input."""
+
+    def answer(self, threshold: float) -> tuple[str, Any]:
+        """(text, span that has it); None for no answer, and for "yes" and "no"."""
+
+    def confidence(self, span: Any) -> float:
+        """The probability of the answer: of its type, and of both ends of its span."""
+
+    def position(self, span: Any) -> AnswerPosition:
+        """Where a span stands."""
+
+
+def decode_by(find: FindFn) -> Callable[..., list[list[Prediction]]]:
+    """`FeatureConverter.decode`: answer and supporting facts of each threshold.
+
+    Sentences are supporting from a threshold on.
+
+    Args:
+      find: (outputs, windows) -> what they say of each window.
+    """
+
+    def decode(
+        outputs: Any, windows: Sequence[Window], thresholds: Sequence[float]
+    ) -> list[list[Prediction]]:
+        return [
+            [
+                {"answer": window.answer(t)[0], "support": _facts(window, t)}
+                for t in thresholds
+            ]
+            for window in find(outputs, windows)
+        ]
+
+    return decode
+
+
+def _facts(window: DecodedWindow, threshold: float) -> list[tuple[str, int]]:
+    paragraphs = window.record.paragraphs
+    facts = ((paragraphs[p].title, s) for p, s in window.support(threshold))
+    # Two paragraphs of one title give the same fact.
+    return list(dict.fromkeys(facts))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Decoded:
+    """See `DecodedWindow`.
 
     A span lies in one sentence or title whose global token is taken as supporting; if
     there is none, the answer is empty. The best spans are looked for once, whatever the
     number of thresholds, and are exact: the official code looks among the 50 best
     beginnings and ends (`best_span` with `top=50`).
+    """
+
+    window: HotpotWindow
+    logits: Outputs
+
+    @property
+    def record(self) -> Record:
+        return self.window.record
+
+    @functools.cached_property
+    def _support(self) -> np.ndarray:
+        return support_probability(self.logits.support)
+
+    @functools.cached_property
+    def _spans(self) -> tuple[np.ndarray, np.ndarray]:
+        return best_spans(self.logits.span, self.window)
+
+    @property
+    def _kind(self) -> int:
+        return int(np.argmax(self.logits.answer_type))
+
+    def _sentences(self, threshold: float) -> Iterator[tuple[Sentence, float]]:
+        window = self.window
+        chosen = (self._support >= threshold) & (window.sentence >= 0)
+        for at in np.flatnonzero(chosen).tolist():
+            sentence = int(window.paragraph[at]), int(window.sentence[at])
+            yield sentence, float(self._support[at])
+
+    @property
+    def probabilities(self) -> Mapping[Sentence, float]:
+        return dict(self._sentences(0.0))
+
+    def support(self, threshold: float) -> Sequence[Sentence]:
+        return [sentence for sentence, _ in self._sentences(threshold)]
+
+    def answer(self, threshold: float) -> tuple[str, tuple[int, int] | None]:
+        if self._kind != SPAN:
+            return TEXTS[self._kind], None
+        span = _best_of(self._spans, self._support >= threshold)
+        return ("" if span is None else text_of(self.window, *span)), span
+
+    def confidence(self, span: tuple[int, int] | None) -> float:
+        probability = float(softmax(self.logits.answer_type)[self._kind])
+        # Each end among all tokens, as the loss has them.
+        ends = enumerate(span or ())
+        odds = (float(softmax(self.logits.span[:, side])[at]) for side, at in ends)
+        return probability * math.prod(odds)
+
+    def position(self, span: tuple[int, int]) -> AnswerPosition:
+        window, (first, last) = self.window, span
+        at = window.structure.links[first, 0]
+        marks = ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),)
+        return AnswerPosition(
+            int(window.paragraph[at]), int(window.sentence[at]), marks
+        )
+
+
+def find_each(outputs: Outputs, windows: Sequence[HotpotWindow]) -> list[DecodedWindow]:
+    """What the outputs say of each window.
 
     Args:
       outputs: of the windows, in order.
       windows: as `features` made them.
-      thresholds: sentences are supporting from this probability on.
 
     Raises:
       ValueError: if the outputs are not of these windows, or not finite.
@@ -60,15 +194,10 @@ def decode(
     n, g = (len(windows[0].offsets), len(windows[0].sentence)) if windows else (0, 0)
     shapes = {"support": (g,), "answer_type": (3,), "span": (n, 2)}
     check_outputs(outputs._asdict(), windows, shapes)
-    predictions = []
-    for i, window in enumerate(windows):
-        probability = support_probability(outputs.support[i])
-        kind = int(np.argmax(outputs.answer_type[i]))
-        spans = best_spans(outputs.span[i], window) if kind == SPAN else None
-        predictions.append(
-            [_prediction(window, probability >= t, spans, kind) for t in thresholds]
-        )
-    return predictions
+    # A learner's outputs have the same names, in an order of their own.
+    arrays = (getattr(outputs, name) for name in Outputs._fields)
+    rows = zip(windows, *arrays, strict=True)
+    return [_Decoded(window, Outputs(*row)) for window, *row in rows]
 
 
 def support_probability(logits: np.ndarray) -> np.ndarray:
@@ -77,34 +206,12 @@ def support_probability(logits: np.ndarray) -> np.ndarray:
     return np.exp(-np.logaddexp(0.0, -np.float64(logits)))
 
 
-def _prediction(window, support: np.ndarray, spans, kind: int) -> Prediction:
-    if kind == SPAN:
-        span = _best_of(spans, support)
-        answer = "" if span is None else text_of(window, *span)
-    else:
-        answer = {YES: "yes", NO: "no"}[kind]
-    return {"answer": answer, "support": _facts(window, support)}
-
-
 def official_content(predictions: Mapping[str, Prediction]) -> dict[str, dict]:
     """{"answer": {id: text}, "sp": {id: [(title, index)]}}: the official form."""
     return {
         "answer": {name: p["answer"] for name, p in predictions.items()},
         "sp": {name: p["support"] for name, p in predictions.items()},
     }
-
-
-def _facts(window: HotpotWindow, support: np.ndarray) -> list[tuple[str, int]]:
-    positions = np.flatnonzero(support & (window.sentence >= 0)).tolist()
-    facts = [
-        (
-            window.record.paragraphs[window.paragraph[p]].title,
-            int(window.sentence[p]),
-        )
-        for p in positions
-    ]
-    # Two paragraphs of one title give the same fact.
-    return list(dict.fromkeys(facts))
 
 
 def best_span(

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
-
-from etc_jax.datasets.decoding import softmax
+from etc_jax.data.windows.window import Window
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
-from etc_jax.tasks.hotpotqa.decoding import (
-    MAX_ANSWER_TOKENS,
-    Outputs,
-    best_span,
-    decode,
-    support_probability,
-)
-from etc_jax.tasks.hotpotqa.inputs import SPAN, HotpotWindow
-from etc_jax.tasks.hotpotqa.records import Record
-from etc_jax.tasks.hotpotqa.sequence_decoding import (
-    Outputs as SequenceOutputs,
-    find_each,
-)
-from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
-
-# (paragraph of the record, sentence of the paragraph)
-Sentence = tuple[int, int]
+from etc_jax.tasks.hotpotqa.decoding import NOWHERE, DecodedWindow, FindFn
 
 WORDING = Wording(
     support="Supporting sentences",
@@ -35,108 +16,27 @@ WORDING = Wording(
 )
 
 
-class AnswerPosition(NamedTuple):
-    """Where an answer stands: a title has the sentence -1."""
-
-    paragraph: int
-    sentence: int
-    marks: tuple[tuple[int, int], ...]
-
-
-NOWHERE = AnswerPosition(-1, -1, ())
-
-
-def explain(
-    outputs: Outputs, windows: Sequence[HotpotWindow], threshold: float
-) -> list[Explained]:
-    """For each window the paragraphs with the support of each sentence, and the answer.
-
-    Raises:
-      ValueError: if the outputs are not of these windows.
-    """
-    predictions = decode(outputs, windows, (threshold,))
-    passages = []
-    for i, (window, [prediction]) in enumerate(zip(windows, predictions, strict=True)):
-        probability = support_probability(outputs.support[i])
-        kind, position = int(np.argmax(outputs.answer_type[i])), NOWHERE
-        confidence = float(softmax(outputs.answer_type[i])[kind])
-        if kind == SPAN:
-            span = best_span(
-                outputs.span[i], window, probability >= threshold, MAX_ANSWER_TOKENS
-            )
-            confidence *= _span_probability(outputs.span[i], span)
-            position = NOWHERE if span is None else _position(window, *span)
-        probabilities = {
-            (int(window.paragraph[at]), int(window.sentence[at])): float(
-                probability[at]
-            )
-            for at in np.flatnonzero(window.sentence >= 0).tolist()
-        }
-        support = {sentence for sentence, p in probabilities.items() if p >= threshold}
-        passages.append(
-            _explained(
-                window.record,
-                prediction["answer"],
-                probabilities,
-                support,
-                position,
-                confidence if prediction["answer"] else None,
-            )
-        )
-    return passages
-
-
-def explain_sequence(
-    outputs: SequenceOutputs,
-    windows: Sequence[HotpotSequence],
-    threshold: float,
-) -> list[Explained]:
-    """For each window the paragraphs with the support of each sentence, and the answer.
-
-    Raises:
-      ValueError: if the outputs are not of these windows.
-    """
-    passages = []
-    for window, decoded in zip(windows, find_each(outputs, windows), strict=True):
-        position = NOWHERE
-        if decoded.span is not None:
-            unit, mark = window.marked(decoded.span.first, decoded.span.last)
-            position = AnswerPosition(*unit, (mark,))
-        probabilities = dict(
-            zip(window.sentences, decoded.probabilities.tolist(), strict=True)
-        )
-        support = decoded.support(window, threshold)
-        passages.append(
-            _explained(
-                window.record,
-                decoded.answer,
-                probabilities,
-                support,
-                position,
-                decoded.probability,
-            )
-        )
-    return passages
-
-
-def _explained(
-    record: Record,
-    answer: str,
-    probabilities: Mapping[Sentence, float],
-    support: Collection[Sentence],
-    position: AnswerPosition,
-    confidence: float | None,
-) -> Explained:
-    """The paragraphs of a record with the support of each sentence, and the answer.
+def explain_by(find: FindFn) -> Callable[..., list[Explained]]:
+    """`FeatureConverter.explain`: the paragraphs of each window, and the answer.
 
     Args:
-      record: the question.
-      answer: to it.
-      probabilities: that a sentence supports the answer, of those in the input.
-      support: sentences that are taken as supporting.
-      position: where the answer stands.
-      confidence: probability of the answer; None if there is none.
+      find: (outputs, windows) -> what they say of each window.
     """
+
+    def explain(
+        outputs: Any, windows: Sequence[Window], threshold: float
+    ) -> list[Explained]:
+        return [_explained(window, threshold) for window in find(outputs, windows)]
+
+    return explain
+
+
+def _explained(window: DecodedWindow, threshold: float) -> Explained:
+    """The paragraphs of a record with the support of each sentence, and the answer."""
+    record, probabilities = window.record, window.probabilities
+    answer, span = window.answer(threshold)
+    position = NOWHERE if span is None else window.position(span)
+    support = {*window.support(threshold)}
     titles = [paragraph.title for paragraph in record.paragraphs]
 
     def passage(paragraph: int, sentence: int, text: str) -> Passage:
@@ -162,24 +62,6 @@ def _explained(
         answer,
         documents,
         reference=record.answer,
-        confidence=confidence,
+        confidence=window.confidence(span) if answer else None,
         wording=WORDING,
-    )
-
-
-def _span_probability(logits: np.ndarray, span: tuple[int, int] | None) -> float:
-    """Of both ends, each among all tokens `[n, 2]`, as the loss has them."""
-    if span is None:
-        return 0.0
-    return math.prod(
-        float(softmax(logits[:, side])[at]) for side, at in enumerate(span)
-    )
-
-
-def _position(window: HotpotWindow, first: int, last: int) -> AnswerPosition:
-    at = window.structure.links[first, 0]
-    return AnswerPosition(
-        int(window.paragraph[at]),
-        int(window.sentence[at]),
-        ((int(window.offsets[first, 0]), int(window.offsets[last, 1])),),
     )

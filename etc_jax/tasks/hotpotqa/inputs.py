@@ -11,7 +11,7 @@ import numpy as np
 from etc_jax.base.types import Rows
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE, TITLE_TYPE
-from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
+from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode, occurrences
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.structured import Layout, StructuredSizes, StructuredWindow
 from etc_jax.tasks.hotpotqa import official as hotpotqa_official
@@ -249,14 +249,9 @@ def find_answer(pieces: TokenizedText, answer: str) -> list[tuple[Span, bool]]:
     Returns:
       (first and last piece, whether they spell the answer and no more) of each place.
     """
-    spans = []
-    start = pieces.text.find(answer) if answer else -1
-    while start >= 0:
-        stop = start + len(answer)
-        if (span := pieces.covering(start, stop)) is not None:
-            spans.append((span, pieces.is_exact(span, start, stop)))
-        start = pieces.text.find(answer, stop)
-    return spans
+    matches = occurrences(pieces.text, answer)
+    spans = ((pieces.covering(*match), match) for match in matches)
+    return [(span, pieces.is_exact(span, *match)) for span, match in spans if span]
 
 
 def bio_labels(window: HotpotWindow) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 
 from etc_jax.data.tokenizers.base import PackageTokenizer, Tokenizer
-from etc_jax.datasets.offsets import TokenizedText, surfaces
+from etc_jax.datasets.offsets import TokenizedText, occurrences, surfaces
 
 WHITE_SPACE = " \t\r\n\u202f"
 _SPACE = "\u2581"
@@ -29,7 +29,7 @@ def answer_spans(
     text = "".join(spelled).replace(_SPACE, " ")
     if text.startswith(" "):
         text, owner = text[1:], owner[1:]
-    return [(owner[a], owner[b - 1]) for a, b in _occurrences(text, answer)]
+    return [(owner[a], owner[b - 1]) for a, b in occurrences(text, answer)]
 
 
 def words_of(text: str) -> list[int]:
@@ -42,18 +42,9 @@ def words_of(text: str) -> list[int]:
     return words
 
 
-def _occurrences(text: str, answer: str) -> list[Span]:
-    spans = []
-    start = text.find(answer) if answer else -1
-    while start >= 0:
-        spans.append((start, start + len(answer)))
-        start = text.find(answer, start + len(answer))
-    return spans
-
-
 def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[Span]:
-    occurrences = _occurrences(pieces.text, answer)
-    if not occurrences:
+    matches = occurrences(pieces.text, answer)
+    if not matches:
         return []
     words = words_of(pieces.text)
     # First piece of each word; a word without pieces has that of the next.
@@ -61,7 +52,7 @@ def _by_words(pieces: TokenizedText, answer: str, tokenizer: Tokenizer) -> list[
     firsts = [bisect.bisect_left(of_pieces, word) for word in range(words[-1] + 1)]
     [(wanted, _)] = tokenizer.encode_batch([answer])
     spans = []
-    for a, b in occurrences:
+    for a, b in matches:
         # White space before the first word is of word -1: the last, as in a list.
         first, after = firsts[words[a]], words[b - 1] + 1
         last = (firsts[after] if after < len(firsts) else len(pieces)) - 1

@@ -158,11 +158,7 @@ def _selected(
     model: TrainedModel, task: Task, files, count: int, keep: int, batch_size, workers
 ) -> Iterator[tuple[Record, Sequence[int], tuple[str, str] | None]]:
     """Each record with the paragraphs that stay, and why it was no input."""
-    numbers = range(count)
-    steps = [
-        list(numbers[i : i + work.RECORDS_A_STEP])
-        for i in numbers[:: work.RECORDS_A_STEP]
-    ]
+    steps = work.in_steps(range(count))
     reader = RecordReader(
         task,
         files,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,22 +19,23 @@ from etc_jax.datasets.decoding import (
 )
 from etc_jax.datasets.spans import ScoredSpan, best_span, sure_logits
 from etc_jax.tasks.hotpotqa.decoding import (
-    THRESHOLDS,
+    TEXTS,
+    AnswerPosition,
+    DecodedWindow,
     Prediction,
+    Sentence,
     lost_answer,
     official_gold,
     support_probability,
 )
-from etc_jax.tasks.hotpotqa.inputs import NO, SPAN, YES
-from etc_jax.tasks.hotpotqa.records import existing_support
+from etc_jax.tasks.hotpotqa.inputs import SPAN
+from etc_jax.tasks.hotpotqa.records import Record, existing_support
 from etc_jax.tasks.hotpotqa.sequence_inputs import HotpotSequence
 
 # Sentences support an answer from this probability on, where nothing else is chosen.
 THRESHOLD = 0.5
 # A question rests on two paragraphs.
 NUM_PARAGRAPHS = 2
-
-_WORD = {YES: "yes", NO: "no"}
 
 
 class Outputs(NamedTuple):
@@ -53,116 +56,82 @@ class Outputs(NamedTuple):
     end: np.ndarray
 
 
-class DecodedWindow(NamedTuple):
-    """What the logits of a window say, whatever the threshold.
+@dataclasses.dataclass(frozen=True)
+class _Decoded:
+    """See `decoding.DecodedWindow`; the answer is the same whatever the threshold.
 
-    Attributes:
-      answer: its text.
-      span: where it stands; None for "yes" and "no".
-      probability: of the answer: of its type, and of both ends of its span.
-      probabilities: float64, of each of the window's sentences.
-      paragraphs: the most relevant ones, numbers of the record, ascending.
+    Supporting sentences are those of the most relevant paragraphs alone, each of which
+    has one at least: its best one, if none reaches the threshold.
     """
 
-    answer: str
-    span: ScoredSpan | None
-    probability: float
-    probabilities: np.ndarray
-    paragraphs: tuple[int, ...]
+    window: HotpotSequence
+    logits: Outputs
 
-    def support(
-        self, window: HotpotSequence, threshold: float
-    ) -> tuple[tuple[int, int], ...]:
-        """(paragraph, sentence) of those taken as supporting, in the input's order.
+    @property
+    def record(self) -> Record:
+        return self.window.record
 
-        They are sentences of the most relevant paragraphs alone, each of which has one
-        at least: its best one, if none reaches the threshold.
-        """
+    @functools.cached_property
+    def probabilities(self) -> Mapping[Sentence, float]:
+        sentences = self.window.sentences
+        probabilities = support_probability(self.logits.sentence[: len(sentences)])
+        return dict(zip(sentences, probabilities.tolist(), strict=True))
+
+    def support(self, threshold: float) -> Sequence[Sentence]:
+        relevance = np.float64(self.logits.paragraph[: len(self.window.paragraphs)])
+        best = np.argsort(-relevance, kind="stable")[:NUM_PARAGRAPHS]
         chosen = []
-        for paragraph in self.paragraphs:
-            of_it = [
-                (float(p), s)
-                for p, s in zip(self.probabilities, window.sentences, strict=True)
-                if s[0] == paragraph
-            ]
+        for paragraph in (self.window.paragraphs[i] for i in sorted(best.tolist())):
+            of_it = {s: p for s, p in self.probabilities.items() if s[0] == paragraph}
             # Of equal ones the first.
-            best = max(of_it, key=lambda x: x[0], default=None)
-            chosen += [x[1] for x in of_it if x[0] >= threshold or x is best]
-        return tuple(chosen)
+            likeliest = max(of_it, key=of_it.get, default=None)
+            chosen += [s for s, p in of_it.items() if p >= threshold or s == likeliest]
+        return chosen
 
+    @functools.cached_property
+    def _kind(self) -> int:
+        return int(np.argmax(self.logits.answer_type))
 
-def decode(
-    outputs: Outputs,
-    windows: Sequence[HotpotSequence],
-    thresholds: Sequence[float] = THRESHOLDS,
-) -> list[list[Prediction]]:
-    """The prediction of each threshold, for each window.
+    @functools.cached_property
+    def _span(self) -> ScoredSpan:
+        return best_span(self.logits.start, self.logits.end, self.window.unit)
 
-    Args:
-      outputs: of the windows, in order.
-      windows: as `features` made them.
-      thresholds: sentences are supporting from this probability on.
+    def answer(self, threshold: float) -> tuple[str, ScoredSpan | None]:
+        del threshold
+        if self._kind != SPAN:
+            return TEXTS[self._kind], None
+        unit, (start, stop) = self.window.marked(self._span.first, self._span.last)
+        return self.window.text_of(unit)[start:stop], self._span
 
-    Raises:
-      ValueError: if the outputs are not of these windows, or not finite.
-    """
-    return [
-        [
-            {"answer": decoded.answer, "support": _facts(window, decoded, threshold)}
-            for threshold in thresholds
-        ]
-        for window, decoded in zip(windows, find_each(outputs, windows), strict=True)
-    ]
+    def confidence(self, span: ScoredSpan | None) -> float:
+        probability = float(softmax(self.logits.answer_type)[self._kind])
+        return probability * (1.0 if span is None else math.exp(span.score))
 
-
-def _facts(
-    window: HotpotSequence, decoded: DecodedWindow, threshold: float
-) -> list[tuple[str, int]]:
-    paragraphs = window.record.paragraphs
-    support = decoded.support(window, threshold)
-    # Two paragraphs of one title give the same fact.
-    return list(dict.fromkeys((paragraphs[p].title, s) for p, s in support))
+    def position(self, span: ScoredSpan) -> AnswerPosition:
+        unit, mark = self.window.marked(span.first, span.last)
+        return AnswerPosition(*unit, (mark,))
 
 
 def find_each(
     outputs: Outputs, windows: Sequence[HotpotSequence]
 ) -> list[DecodedWindow]:
-    """What is found in each window.
+    """What the outputs say of each window.
+
+    Args:
+      outputs: of the windows, in order.
+      windows: as `features` made them.
 
     Raises:
-      ValueError: see `decode`.
+      ValueError: if the outputs are not of these windows, or not finite.
     """
     n, g = 0, 0
     if windows:
         n, g = len(windows[0].unit), len(windows[0].extra["sentences"])
-    rows = ((g,), (g,), (3,), (n,), (n,))
-    shapes = dict(zip(Outputs._fields, rows, strict=True))
+    lengths = ((g,), (g,), (3,), (n,), (n,))
+    shapes = dict(zip(Outputs._fields, lengths, strict=True))
     check_outputs(outputs._asdict(), windows, shapes)
-    return [
-        _find(Outputs(*(array[i] for array in outputs)), window)
-        for i, window in enumerate(windows)
-    ]
-
-
-def _find(row: Outputs, window: HotpotSequence) -> DecodedWindow:
-    relevance = row.paragraph[: len(window.paragraphs)]
-    best = np.argsort(-np.float64(relevance), kind="stable")[:NUM_PARAGRAPHS]
-    kind, span = int(np.argmax(row.answer_type)), None
-    probability = float(softmax(row.answer_type)[kind])
-    if kind == SPAN:
-        span = best_span(row.start, row.end, window.unit)
-        unit, (start, stop) = window.marked(span.first, span.last)
-        answer = window.text_of(unit)[start:stop]
-        probability *= math.exp(span.score)
-    else:
-        answer = _WORD[kind]
-    return DecodedWindow(
-        answer,
-        span,
-        probability,
-        support_probability(row.sentence[: len(window.sentences)]),
-        tuple(window.paragraphs[i] for i in sorted(best.tolist())),
-    )
+    rows = zip(windows, *outputs, strict=True)
+    return [_Decoded(window, Outputs(*row)) for window, *row in rows]
 
 
 def gold_outputs(windows: Sequence[HotpotSequence]) -> Outputs:

@@ -21,13 +21,8 @@ from etc_jax.data.tokenizers.offsets import continues
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import TokenizedText, count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    parts_of,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, parts_of
 from etc_jax.scoring.answers import exact_match
 from etc_jax.tasks.hotpotqa.inputs import SPAN, WORDS, Span, find_answer, texts_of
 from etc_jax.tasks.hotpotqa.records import Record, existing_support
@@ -95,12 +90,11 @@ class HotpotSequence(SequenceWindow):
         return paragraph.title if unit[1] < 0 else paragraph.sentences[unit[1]]
 
 
+@without_quirks("hotpotqa in one sequence")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
-    *,
-    official_quirks: bool = False,
 ) -> list[HotpotSequence]:
     """The one window of a record.
 
@@ -112,13 +106,11 @@ def features(
       record: the question.
       tokenizer: WordPiece or byte-level BPE, grown by `TOKENS`.
       sizes: tokens of the sequence, and how many of them may be global.
-      official_quirks: not for this task.
 
     Raises:
       BadRecordError: if the question alone does not fit, or no text is left.
-      ValueError: if the tokenizer lacks a token, or quirks are asked for.
+      ValueError: if the tokenizer lacks a token.
     """
-    refuse_quirks("hotpotqa in one sequence", official_quirks)
     added = added_ids(tokenizer, TOKENS, "hotpotqa")
     pieces = iter(encode(tokenizer, list(texts_of(record))))
     layout = _Layout(sizes)

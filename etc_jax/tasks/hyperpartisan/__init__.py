@@ -9,18 +9,16 @@ by `etc_jax.tasks.hyperpartisan.split`.
     task.write(task.answers(logits, windows), "predictions.json")
 """
 
-from etc_jax.base import registry
+from etc_jax.datasets.task import register
 from etc_jax.tasks.classification import make_data_set
-from etc_jax.tasks.hyperpartisan.records import LABELS, Record, clean, parse, read
+from etc_jax.tasks.hyperpartisan import records
 
-__all__ = ["DATA_SET", "LABELS", "Record", "clean", "parse", "read"]
-
-DATA_SET = registry.register("data_set", "hyperpartisan")(
+DATA_SET = register(
     make_data_set(
         "hyperpartisan",
-        labels=LABELS,
-        read=read,
-        parse=parse,
+        labels=records.LABELS,
+        read=records.read,
+        parse=records.parse,
         metric="f1",
         positive="true",
         question="Is this article hyperpartisan?",

@@ -100,7 +100,7 @@ def write_parts(
     """Writes a file for each part that has an article; all are held in memory.
 
     Args:
-      paths: files of articles; see `hyperpartisan_records.read`.
+      paths: files of articles; see `records.read`.
       splits: of `read_splits`.
       out: the folder, which is made if it is not there.
       problems: where what is wrong is counted; None: a bad article is raised.

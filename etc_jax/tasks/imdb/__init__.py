@@ -6,18 +6,16 @@ for record in task.read(["aclImdb/test"], Problems()):
 task.write(task.answers(logits, windows), "predictions.json")
 """
 
-from etc_jax.base import registry
+from etc_jax.datasets.task import register
 from etc_jax.tasks.classification import make_data_set
-from etc_jax.tasks.imdb.records import LABELS, Record, parse, read
+from etc_jax.tasks.imdb import records
 
-__all__ = ["DATA_SET", "LABELS", "Record", "parse", "read"]
-
-DATA_SET = registry.register("data_set", "imdb")(
+DATA_SET = register(
     make_data_set(
         "imdb",
-        labels=LABELS,
-        read=read,
-        parse=parse,
+        labels=records.LABELS,
+        read=records.read,
+        parse=records.parse,
         # The papers report it.
         metric="accuracy",
         positive="pos",

@@ -8,85 +8,35 @@ Encoders of one sequence read each option with question and article, ETC all opt
 one input, and models that write texts write the option.
 """
 
-import dataclasses
-
-from etc_jax.base import registry
-from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
-from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, FeatureConverter
+from etc_jax.datasets.choices import choice_fields
+from etc_jax.datasets.task import DataSet, in_formats, register
 from etc_jax.scoring import choices as scoring
-from etc_jax.tasks.multiple_choice import structured
-from etc_jax.tasks.multiple_choice.decoding import (
-    NO_OPTION,
-    official,
-    official_gold,
-    unread_gold,
-)
-from etc_jax.tasks.multiple_choice.explained import pool_explained
-from etc_jax.tasks.multiple_choice.inputs import (
-    OPTIONS,
-    SIZES,
-    ChoiceOptions,
-    features,
-    record_length,
-)
-from etc_jax.tasks.multiple_choice.records import (
-    COLUMNS,
-    Record,
-    parse,
-    read,
-    release,
-)
-from etc_jax.tasks.multiple_choice.text_converter import make_converter, pair_of
-
-__all__ = [
-    "DATA_SET",
-    "SIZES",
-    "ChoiceOptions",
-    "Record",
-    "features",
-    "pair_of",
-    "parse",
-    "read",
-]
-
-SEQUENCE = FeatureConverter(
-    learner="choices",
-    sizes=SIZES,
-    features=features,
-    options=OPTIONS,
-    decode=of_one_setting(rated),
-    explain=explain,
-    pool=pool,
-    pool_explained=pool_explained,
-    gold_outputs=gold_outputs_of(official_gold),
-    record_length=record_length,
-)
-STRUCTURED = dataclasses.replace(
-    SEQUENCE,
-    learner="wikihop",
-    sizes=structured.SIZES,
-    features=structured.features,
-    options=COLUMNS,
-    record_length=structured.record_length,
+from etc_jax.tasks.multiple_choice import (
+    decoding,
+    inputs,
+    records,
+    structured,
+    text_converter,
 )
 
-DATA_SET = registry.register("data_set", "multiple_choice")(
+_CHOICES = choice_fields(decoding.official_gold, decoding.pool_explained)
+
+DATA_SET = register(
     DataSet(
         name="multiple_choice",
-        read=read,
-        parse=parse,
-        release=release,
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
         metric="accuracy",
-        no_answer=NO_OPTION,
-        official=official,
-        gold=official_gold,
+        no_answer=decoding.NO_OPTION,
+        official=dict,
+        gold=decoding.official_gold,
         score=scoring.score,
-        unread_gold=unread_gold,
+        unread_gold=decoding.unread_gold,
         converters={
-            "sequence": SEQUENCE,
-            "structured": STRUCTURED,
-            "text_to_text": make_converter(),
+            **in_formats({"sequence": inputs}, learner="choices", **_CHOICES),
+            **in_formats({"structured": structured}, learner="wikihop", **_CHOICES),
+            "text_to_text": text_converter.make_converter(),
         },
     )
 )

@@ -1,17 +1,26 @@
-"""From scores of options to the number of one, and to metrics."""
+"""From scores of options to the number of one, to metrics, and for a reader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from etc_jax.datasets.choices import Rated, mean_logits, pool
+from etc_jax.datasets.decoding import softmax
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, ranked
 from etc_jax.scoring.answers import normalize, token_overlap
 from etc_jax.tasks.multiple_choice.records import Record
 
 # The prediction for a question that is no input: no option.
 NO_OPTION = 0
+
+WORDING = Wording(
+    support="",
+    candidates="{} options, the most probable first",
+    legend="The number after an option is its probability.",
+)
 
 
 def option_of_text(text: str, options: Sequence[str]) -> int:
@@ -43,6 +52,24 @@ def unread_gold(name: str) -> dict[str, Any]:
     return {"id": name, "label": None, "hard": False}
 
 
-def official(predictions: Mapping[str, int]) -> dict[str, int]:
-    """The number of an option, from 1, by the id of the question."""
-    return dict(predictions)
+def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
+    """The options by their mean scores, and the article.
+
+    Args:
+      seen: (record, its choices with logits) of all windows of a record.
+    """
+    record, of_windows = seen[0][0], [ratings for _, ratings in seen]
+    number = pool(of_windows)
+    right = None if record.label is None else record.options[record.label]
+    options = ranked(record.options, softmax(mean_logits(of_windows)), {right})
+    return Explained(
+        record.id,
+        record.question,
+        record.options[number - 1],
+        (ExplainedDocument.of_text(record.title or "Article", record.article),),
+        options,
+        reference=right,
+        confidence=options[0].probability,
+        prediction=number,
+        wording=WORDING,
+    )

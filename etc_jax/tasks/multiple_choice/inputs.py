@@ -20,12 +20,8 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, pair_parts
 from etc_jax.tasks.multiple_choice.records import ChoiceColumns, Record, read
 
 SIZES = SequenceSizes(input_length=4096, global_length=64)
@@ -111,13 +107,13 @@ class ChoiceWindow(SequenceWindow):
         return self.example_ids[0] > 0
 
 
+@without_quirks("a question with options")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
     *,
     options: ChoiceOptions = OPTIONS,
-    official_quirks: bool = False,
 ) -> list[ChoiceWindow]:
     """The windows of a record: one, or several with parts of the article.
 
@@ -128,14 +124,12 @@ def features(
       tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
       sizes: tokens of the sequence of an option, and places for global ones.
       options: how questions become inputs.
-      official_quirks: not for questions with options.
 
     Raises:
       BadRecordError: if there are more options than inputs have room for, a text has no
         token, or question and option leave no room for the article.
-      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+      ValueError: if the tokenizer lacks a special token.
     """
-    refuse_quirks("a question with options", official_quirks)
     most = options.most_options or len(record.options)
     if len(record.options) > most:
         raise BadRecordError(

@@ -16,23 +16,24 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets import choice_inputs
 from etc_jax.datasets.choice_inputs import CandidateOptions, CandidatesWindow
 from etc_jax.datasets.paragraphs import by_lines
-from etc_jax.formats.sequence import refuse_quirks
+from etc_jax.datasets.task import without_quirks
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.structure import MAX_GLOBALS
-from etc_jax.tasks.multiple_choice.records import Record
+from etc_jax.tasks.multiple_choice.records import COLUMNS, Record
 
 SIZES = StructuredSizes(long_length=4096, global_length=430)
+OPTIONS = COLUMNS
 # An article may have as many sentences as there are global tokens.
-_OPTIONS = CandidateOptions(max_sentences=MAX_GLOBALS)
+_CANDIDATES = CandidateOptions(max_sentences=MAX_GLOBALS)
 
 
+@without_quirks("a question with options")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
     split_fn: Callable[[str], Sequence[str]] | None = None,
-    official_quirks: bool = False,
 ) -> list[CandidatesWindow]:
     """The one window of a record; `labels` has `candidate`, as of `CandidatesWindow`.
 
@@ -42,16 +43,13 @@ def features(
       sizes: lengths of the input.
       split_fn: an article to sentences; None: Punkt, of the nupunkt package, none
         across lines.
-      official_quirks: not for questions with options.
 
     Raises:
-      BadRecordError, ImportError, ValueError: as for `choice_inputs.features`;
-        ValueError if quirks are asked for.
+      BadRecordError, ImportError, ValueError: as for `choice_inputs.features`.
     """
-    refuse_quirks("a question with options", official_quirks)
     as_query = _as_query(record)
     windows = choice_inputs.features(
-        as_query, tokenizer, sizes, options=_OPTIONS, split_fn=split_fn or _sentences
+        as_query, tokenizer, sizes, options=_CANDIDATES, split_fn=split_fn or _sentences
     )
     return [dataclasses.replace(window, record=record) for window in windows]
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.explained import ExplainedDocument, Wording
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.task import FeatureConverter
@@ -61,14 +62,10 @@ def _shown(record: Record) -> tuple[str, ExplainedDocument]:
     return record.question, ExplainedDocument.of_text(record.title, record.article)
 
 
-def _decode(
-    texts: np.ndarray,
-    windows: Sequence[TextToTextWindow],
-    settings: Sequence[None] = (None,),
-) -> list[list[int]]:
+def _options(texts: np.ndarray, windows: Sequence[TextToTextWindow]) -> list[int]:
     """The number of the option that each window's text means; see `option_of_text`."""
     return [
-        [option_of_text(text, window.record.options)] * len(settings)
+        option_of_text(text, window.record.options)
         for text, window in zip(texts, windows, strict=True)
     ]
 
@@ -83,4 +80,4 @@ def make_converter() -> FeatureConverter:
         shown=_shown,
         wording=Wording(support="", legend="", side_by_side=True),
     )
-    return dataclasses.replace(converter, decode=_decode)
+    return dataclasses.replace(converter, decode=of_one_setting(_options))

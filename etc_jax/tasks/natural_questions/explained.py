@@ -12,15 +12,8 @@ from etc_jax.datasets.explained import (
     Wording,
     any_of,
 )
-from etc_jax.tasks.natural_questions.decoding import (
-    Outputs,
-    Prediction,
-    Summary,
-    pool,
-    summarise,
-)
+from etc_jax.tasks.natural_questions.decoding import Prediction, Summary, pool
 from etc_jax.tasks.natural_questions.records import Record, Span, top_spans
-from etc_jax.tasks.natural_questions.windows import ArticleWindow
 
 WORDING = Wording(
     answer="Short answer",
@@ -38,19 +31,6 @@ _CELLS = ("td", "th")
 _GAPS = ("", " ", "\t", "\n")
 
 
-def explain(
-    outputs: Outputs, windows: Sequence[ArticleWindow], setting: None = None
-) -> list[tuple[Record, Summary]]:
-    """What `pool_explained` needs of each window: its record and its summary.
-
-    Raises:
-      ValueError: if the outputs are not of these windows.
-    """
-    del setting  # there is nothing to choose
-    summaries = summarise(outputs, windows)
-    return [(w.record, s) for w, s in zip(windows, summaries, strict=True)]
-
-
 def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
     """The article, with the long answer as what supports the short one.
 
@@ -58,7 +38,7 @@ def pool_explained(seen: Sequence[tuple[Record, Summary]]) -> Explained:
     from which score on it counts as one, the metric finds out.
 
     Args:
-      seen: of all windows of a record, as `explain` gives it.
+      seen: (record, summary) of all windows of a record.
     """
     record = seen[0][0]
     prediction = pool([summary for _, summary in seen])

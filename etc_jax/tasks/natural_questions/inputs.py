@@ -20,6 +20,7 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats import fixed_blocks
+from etc_jax.formats.sequence import filled
 from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.tasks.natural_questions.records import Record, top_spans
 from etc_jax.tasks.natural_questions.windows import (
@@ -71,12 +72,15 @@ class NaturalQuestionsOptions(WindowOptions):
         return fields
 
 
+OPTIONS = NaturalQuestionsOptions()
+
+
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
-    options: NaturalQuestionsOptions = NaturalQuestionsOptions(),  # noqa: B008  (frozen)
+    options: NaturalQuestionsOptions = OPTIONS,
     official_quirks: bool = False,
 ) -> list[NaturalQuestionsWindow]:
     """The windows of a record, in order.
@@ -102,9 +106,8 @@ def features(
     if not official_quirks:
         _check_sizes(sizes, options)
     builder = _Builder(record, tokenizer, sizes, options, official_quirks)
-    room = sizes.long_length - len(builder.cut.question) - _SPECIAL
-    starts = builder.cut.starts(sizes, room)
-    return [builder.window(number, starts, room) for number in range(len(starts))]
+    before = len(builder.cut.question) + 2
+    return [builder.window(*part) for part in builder.cut.parts(sizes, before)]
 
 
 def _check_sizes(sizes: StructuredSizes, options: NaturalQuestionsOptions) -> None:
@@ -135,10 +138,8 @@ class _Builder:
             record, tokenizer, options, tags=(start, end), official_quirks=quirks
         )
 
-    def window(self, number: int, starts: range, room: int):
-        """A window of the article."""
-        before, n = len(self.cut.question) + 2, self._sizes.long_length
-        part, fields = self.cut.part(number, starts, room, before, n)
+    def window(self, part: ArticleSlice, fields: dict[str, Any]):
+        """A window of the article; see `ArticleWindows.parts`."""
         tokens, structure = self._inputs(part)
         return NaturalQuestionsWindow(
             tokens=tokens,
@@ -150,21 +151,16 @@ class _Builder:
     def _inputs(self, part: ArticleSlice) -> tuple[Rows, st.Structure]:
         candidate, used = part.candidate, part.used
         n, g = self._sizes.long_length, self._sizes.global_length
-        sep = self._ids["nq_sep"]
-        long = np.full(n, self._ids["pad"], np.int32)
+        pad, sep = self._ids["pad"], self._ids["nq_sep"]
         head = [self._ids["nq_cls"], *self.cut.question, sep]
-        long[: len(head)] = head
-        long[len(head) : used - 1] = part.ids
-        long[used - 1] = sep
+        long = filled(n, pad, [*head, *part.ids, sep])
         ids, links = self._globals(candidate, used)
         if len(ids) > g:
             raise BadRecordError(
                 "too many global tokens",
                 f"{self._record.id!r}: {len(ids)}, but global_length is {g}",
             )
-        global_ = np.full(g, self._ids["pad"], np.int32)
-        global_[: len(ids)] = ids
-        return Rows(long, global_), _structure(used, len(ids), links, g)
+        return Rows(long, filled(g, pad, ids)), _structure(used, len(ids), links, g)
 
     def _globals(
         self, candidate: np.ndarray, used: int

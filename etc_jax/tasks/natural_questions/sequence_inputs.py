@@ -14,12 +14,8 @@ import dataclasses
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, pair_parts
 from etc_jax.tasks.natural_questions.inputs import record_length as structured_length
 from etc_jax.tasks.natural_questions.records import Record
 from etc_jax.tasks.natural_questions.windows import (
@@ -39,13 +35,13 @@ class NaturalQuestionsSequence(ArticleWindow, SequenceWindow):
     """The same in one sequence."""
 
 
+@without_quirks("natural_questions in one sequence")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
     *,
     options: WindowOptions = OPTIONS,
-    official_quirks: bool = False,
 ) -> list[NaturalQuestionsSequence]:
     """The windows of a record, in order.
 
@@ -56,14 +52,12 @@ def features(
       tokenizer: WordPiece or byte-level BPE, grown by `TOKENS`.
       sizes: tokens of the sequence, and places for those of them that are global.
       options: see there.
-      official_quirks: not for this format.
 
     Raises:
       BadRecordError: if nothing is left of the article.
-      ValueError: if the sizes do not go with the options, the tokenizer lacks a special
-        token, or quirks are asked for.
+      ValueError: if the sizes do not go with the options, or the tokenizer lacks a
+        special token.
     """
-    refuse_quirks("natural_questions in one sequence", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     separators = tokenizer.special.pair_separators
     options.check_room(sizes, 2 + separators)
@@ -78,15 +72,11 @@ def features(
         record, tokenizer, options, tags=(added[TOKENS[0]], added[TOKENS[1]])
     )
     head = [cls, *cut.question]
-    n, before = sizes.input_length, len(head) + separators
-    room = n - before - 1
-    starts = cut.starts(sizes, room)
     windows = []
-    for number in range(len(starts)):
-        part, fields = cut.part(number, starts, room, before, n)
+    for part, fields in cut.parts(sizes, len(head) + separators):
         text = [*part.ids.tolist(), sep]
-        parts = pair_parts(sizes, head, text, len(head), tokenizer)
-        windows.append(NaturalQuestionsSequence(**fields, **parts))
+        arrays = pair_parts(sizes, head, text, len(head), tokenizer)
+        windows.append(NaturalQuestionsSequence(**fields, **arrays))
     return windows
 
 

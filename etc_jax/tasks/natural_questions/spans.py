@@ -68,7 +68,7 @@ def best_short(
     max_words: int,
     within: tuple[int, int] | None = None,
 ) -> FoundSpan | None:
-    """The short answer of a mode (see `natural_questions_decoding.pool`), if any.
+    """The short answer of a mode (see `decoding.pool`), if any.
 
     Args:
       begins: best first.

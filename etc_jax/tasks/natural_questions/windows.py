@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from etc_jax.data.windows.window import InputSizes, Window, too_long
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.strides import StrideOptions
+from etc_jax.formats.sequence import filled
 from etc_jax.tasks.natural_questions.labels import (
     NULL,
     PLACES,
@@ -143,59 +145,51 @@ class ArticleWindows:
         if not official_quirks:
             self._annotation = chosen_annotation(annotations)
 
-    def starts(self, sizes: InputSizes, room: int) -> range:
-        """The first piece of each window.
+    def parts(
+        self, sizes: InputSizes, before: int
+    ) -> Iterator[tuple[ArticleSlice, dict[str, Any]]]:
+        """(what is in a window, the fields of it that all formats have) of each.
 
         Args:
-          sizes: of an input.
-          room: for pieces of the article.
+          sizes: of an input, with one token after the article.
+          before: tokens before the article.
 
         Raises:
-          BadRecordError: if there is none.
+          BadRecordError: if there is no room for a piece.
         """
-        if room < 1:
+        n, article = sizes.text_length, self.article
+        if (room := n - before - 1) < 1:
             raise BadRecordError(
                 "question too long",
                 f"{self._record.id!r}: {len(self.question)} tokens, in an input of "
                 f"{sizes}",
             )
-        length = sizes.text_length
-        return self._options.starts(len(self.article.ids), room, length)
-
-    def part(
-        self, number: int, starts: range, room: int, before: int, n: int
-    ) -> tuple[ArticleSlice, dict[str, Any]]:
-        """(what is in a window, the fields of it that all formats have).
-
-        Args:
-          number: of the window.
-          starts: of all windows.
-          room: for pieces of the article.
-          before: tokens before them.
-          n: tokens of a window, padding included.
-        """
-        article, start = self.article, starts[number]
-        part = slice(start, start + room)
-        ids = article.ids[part]
-        word, candidate = (
-            _padded(values[part], n, before)
-            for values in (article.word, article.candidate)
-        )
-        label = self._label(start, start + len(ids), before, word)
-        share = self._share(label)
-        labels = {"answer_type": label.type}
-        labels |= dict(zip(PLACES, label.boundaries, strict=True))
-        return ArticleSlice(ids, candidate, before + len(ids) + 1), {
-            "record": self._record,
-            "labels": {k: np.array(x, np.int32) for k, x in labels.items()},
-            "unusable": self._unusable(number, share),
-            "number": number,
-            "count": len(starts),
-            "cut": self._cut,
-            "word": word,
-            "candidate": candidate,
-            "share": share,
-        }
+        starts = self._options.starts(len(article.ids), room, n)
+        for number, start in enumerate(starts):
+            part = slice(start, start + room)
+            ids = article.ids[part]
+            word, candidate = (
+                filled(n, -1, values[part], before)
+                for values in (article.word, article.candidate)
+            )
+            label = self._label(start, start + len(ids), before, word)
+            share = self._share(label)
+            labels = {"answer_type": label.type}
+            labels |= dict(zip(PLACES, label.boundaries, strict=True))
+            yield (
+                ArticleSlice(ids, candidate, before + len(ids) + 1),
+                {
+                    "record": self._record,
+                    "labels": {k: np.array(x, np.int32) for k, x in labels.items()},
+                    "unusable": self._unusable(number, share),
+                    "number": number,
+                    "count": len(starts),
+                    "cut": self._cut,
+                    "word": word,
+                    "candidate": candidate,
+                    "share": share,
+                },
+            )
 
     def _label(
         self, start: int, stop: int, before: int, word: np.ndarray
@@ -221,12 +215,6 @@ class ArticleWindows:
             return "no annotation"
         drawn = draw(self._options.seed, self._record.id, number) < share
         return None if drawn else NOT_DRAWN
-
-
-def _padded(values: np.ndarray, n: int, before: int) -> np.ndarray:
-    padded = np.full(n, -1, np.int32)
-    padded[before : before + len(values)] = values
-    return padded
 
 
 def _listed_tops(record: Record) -> list[tuple[int, Span]]:

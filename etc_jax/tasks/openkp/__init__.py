@@ -9,76 +9,29 @@ keyphrases are up to three runs of its words.
     task.write(task.answers(logits, windows), "predictions.jsonl")
 """
 
-import dataclasses
-
-from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.options import InputOptions
-from etc_jax.datasets.task import DataSet, FeatureConverter
+from etc_jax.datasets.task import DataSet, in_formats, register
 from etc_jax.scoring import openkp as scoring
-from etc_jax.tasks.openkp import sequence_inputs
-from etc_jax.tasks.openkp.decoding import (
-    gold_outputs,
-    keyphrases,
-    official,
-    official_gold,
-    why_lost,
-)
-from etc_jax.tasks.openkp.explained import explain
-from etc_jax.tasks.openkp.inputs import (
-    SIZES,
-    OpenkpOptions,
-    OpenkpWindow,
-    features,
-    record_length,
-)
-from etc_jax.tasks.openkp.records import Record, parse, read
+from etc_jax.tasks.openkp import decoding, explained, inputs, records, sequence_inputs
 
-__all__ = [
-    "SIZES",
-    "DATA_SET",
-    "OpenkpWindow",
-    "OpenkpOptions",
-    "Record",
-    "features",
-    "gold_outputs",
-    "official",
-    "official_gold",
-    "parse",
-    "read",
-]
-
-STRUCTURED = FeatureConverter(
-    learner="openkp",
-    sizes=SIZES,
-    features=features,
-    options=OpenkpOptions(),
-    decode=of_one_setting(keyphrases),
-    explain=explain,
-    gold_outputs=gold_outputs,
-    why_lost=why_lost,
-    record_length=record_length,
-)
-
-SEQUENCE = dataclasses.replace(
-    STRUCTURED,
-    sizes=sequence_inputs.SIZES,
-    features=sequence_inputs.features,
-    options=InputOptions(),
-    record_length=sequence_inputs.record_length,
-)
-
-DATA_SET = registry.register("data_set", "openkp")(
+DATA_SET = register(
     DataSet(
         name="openkp",
-        read=read,
-        parse=parse,
+        read=records.read,
+        parse=records.parse,
         metric="F1@3",
         no_answer=[],
-        official=official,
+        official=decoding.official,
         lines=True,
-        gold=official_gold,
+        gold=decoding.official_gold,
         score=scoring.score,
-        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters=in_formats(
+            {"structured": inputs, "sequence": sequence_inputs},
+            learner="openkp",
+            decode=of_one_setting(decoding.keyphrases),
+            explain=explained.explain,
+            gold_outputs=decoding.gold_outputs,
+            why_lost=decoding.why_lost,
+        ),
     )
 )

@@ -25,7 +25,7 @@ from etc_jax.tasks.openkp.records import FEATURES, Record
 Span = tuple[int, int]
 Ranks = tuple[int, ...]
 
-# Larger than what pages have (see `openkp_visual.BOX_RANGES`): a few of their elements
+# Larger than what pages have (see `visual.BOX_RANGES`): a few of their elements
 # stand far outside, to be hidden, and would make all others tiny.
 _LARGEST = Sheet(width=2000.0, height=20_000.0)
 

@@ -64,6 +64,9 @@ class OpenkpOptions(InputOptions):
         )
 
 
+OPTIONS = OpenkpOptions()
+
+
 @dataclasses.dataclass(frozen=True)
 class OpenkpWindow(PageWindow, StructuredWindow):
     """A page of which the global tokens 0, 1, ... are the elements, or fixed blocks.
@@ -80,7 +83,7 @@ def features(
     tokenizer: Tokenizer,
     sizes: StructuredSizes = SIZES,
     *,
-    options: OpenkpOptions = OpenkpOptions(),  # noqa: B008  (frozen)
+    options: OpenkpOptions = OPTIONS,
     official_quirks: bool = False,
 ) -> list[OpenkpWindow]:
     """The one window of a page.

@@ -15,14 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from etc_jax.datasets.fields import (
-    STRING,
-    Fields,
-    list_of,
-    number,
-    objects,
-    whole,
-)
+from etc_jax.datasets.fields import STRING, Fields, list_of, number, objects, whole
 from etc_jax.datasets.json_lines import read_line_records
 from etc_jax.datasets.records import BadRecordError, Note, PassedOverError, Problems
 

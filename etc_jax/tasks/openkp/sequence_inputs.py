@@ -14,12 +14,8 @@ from typing import ClassVar
 
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.offsets import count_pieces
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    parts_of,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, parts_of
 from etc_jax.tasks.openkp.pages import PageWindow, page_axes, page_fields, read_page
 from etc_jax.tasks.openkp.records import Record
 
@@ -39,12 +35,11 @@ class OpenkpSequence(PageWindow, SequenceWindow):
     axes: ClassVar = page_axes("input", _WORDS)
 
 
+@without_quirks("openkp in one sequence")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
-    *,
-    official_quirks: bool = False,
 ) -> list[OpenkpSequence]:
     """The one window of a page.
 
@@ -55,13 +50,11 @@ def features(
       record: the page.
       tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
       sizes: tokens of the sequence, and places for those of them that are global.
-      official_quirks: not for this format.
 
     Raises:
       BadRecordError: if not even the first element fits.
-      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+      ValueError: if the tokenizer lacks a special token.
     """
-    refuse_quirks("openkp in one sequence", official_quirks)
     cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
     n = sizes.input_length
     page = read_page(record, tokenizer, n - 2, before_word=_SPACE)

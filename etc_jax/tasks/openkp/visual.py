@@ -33,7 +33,7 @@ def boxes(features: np.ndarray) -> np.ndarray:
     """x, y, width, height of elements, then of their parents, clipped, as they are.
 
     Args:
-      features: `[k, 20]`, see `openkp_records.Record`.
+      features: `[k, 20]`, see `records.Record`.
 
     Returns:
       float32 `[k, 8]`, linear from -1, the lower end of `BOX_RANGES`, to 1.

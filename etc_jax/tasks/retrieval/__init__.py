@@ -9,69 +9,29 @@ One encoder makes the vectors of queries and passages. The score ranks, for each
 the passages of all files together.
 """
 
-from etc_jax.base import registry
 from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, FeatureConverter
-from etc_jax.tasks.retrieval.decoding import (
-    Vectors,
-    encoded,
-    gold_outputs,
-    official,
-    official_gold,
-    score,
-)
-from etc_jax.tasks.retrieval.explained import explain
-from etc_jax.tasks.retrieval.inputs import (
-    SIZES,
-    RetrievalWindow,
-    features,
-    record_length,
-)
-from etc_jax.tasks.retrieval.records import (
-    OPTIONS,
-    Record,
-    RetrievalOptions,
-    parse,
-    read,
-    release,
-)
+from etc_jax.datasets.task import DataSet, in_formats, register
+from etc_jax.tasks.retrieval import decoding, inputs, records
 
-__all__ = [
-    "DATA_SET",
-    "SIZES",
-    "Record",
-    "RetrievalOptions",
-    "RetrievalWindow",
-    "Vectors",
-    "features",
-    "parse",
-    "read",
-]
-
-DATA_SET = registry.register("data_set", "retrieval")(
+DATA_SET = register(
     DataSet(
         name="retrieval",
-        read=read,
-        parse=parse,
-        release=release,
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
         metric="mrr",
         no_answer=None,
-        official=official,
+        official=decoding.official,
         together=True,
-        gold=official_gold,
-        score=score,
-        converters={
-            "sequence": FeatureConverter(
-                learner="retrieval",
-                sizes=SIZES,
-                features=features,
-                options=OPTIONS,
-                decode=of_one_setting(encoded),
-                explain=explain,
-                gold_outputs=gold_outputs,
-                record_length=record_length,
-            )
-        },
+        gold=decoding.official_gold,
+        score=decoding.score,
+        converters=in_formats(
+            {"sequence": inputs},
+            learner="retrieval",
+            decode=of_one_setting(decoding.encoded),
+            explain=decoding.explain,
+            gold_outputs=decoding.gold_outputs,
+        ),
         absent={"structured": "its texts are read one by one, as one sequence each"},
     )
 )

@@ -18,13 +18,8 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    parts_of,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, parts_of
 from etc_jax.tasks.retrieval.records import OPTIONS, Record, RetrievalOptions, key_of
 
 SIZES = SequenceSizes(input_length=256, global_length=1)
@@ -50,13 +45,13 @@ class RetrievalWindow(SequenceWindow):
     }
 
 
+@without_quirks("retrieval")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
     *,
     options: RetrievalOptions = OPTIONS,
-    official_quirks: bool = False,
 ) -> list[RetrievalWindow]:
     """The one window of a record.
 
@@ -65,14 +60,11 @@ def features(
       tokenizer: with tokens for beginning and separator.
       sizes: tokens of the longest passage; one place for a global token.
       options: see there.
-      official_quirks: not for this task.
 
     Raises:
       BadRecordError: if a text has no token.
-      ValueError: if a passage has no room, the tokenizer lacks a special token, or
-        quirks are asked for.
+      ValueError: if a passage has no room, or the tokenizer lacks a special token.
     """
-    refuse_quirks("retrieval", official_quirks)
     n, negatives = sizes.input_length, record.negatives[: options.num_negatives]
     if n <= _NUM_SPECIAL:
         raise ValueError(f"input_length is {n}; expected {_NUM_SPECIAL + 1} or more")

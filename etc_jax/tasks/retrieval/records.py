@@ -106,7 +106,7 @@ def release(
     """See `DataSet.release`: files of SQuAD, and files with columns."""
     if is_table(path):
         return read_rows(path, options)
-    return squad.release_values(path) if has_member(path, "data") else None
+    return squad.release(path) if has_member(path, "data") else None
 
 
 def parse(value: Any, note: Note, *, options: RetrievalOptions = OPTIONS) -> Record:

@@ -10,6 +10,7 @@ where one block holds the text, it is that epoch, bit by bit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -64,7 +65,7 @@ class Position:
     tokens_dropped: int = 0
 
 
-class BatchStream(Iterator[dict[str, Any]]):
+class BatchStream(contextlib.AbstractContextManager, Iterator[dict[str, Any]]):
     """An iterator of batches, of the schema of its rows.
 
     After the end of a finite stream, the last batch is filled up with padding.
@@ -165,9 +166,6 @@ class BatchStream(Iterator[dict[str, Any]]):
     def close(self) -> None:
         """Closes the stream of documents."""
         self._stream.close()
-
-    def __enter__(self) -> BatchStream:
-        return self
 
     def __exit__(self, *error) -> None:
         self.close()

@@ -12,6 +12,7 @@ buffer), where a token cache read by index needs a step number. Prefer the cache
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -36,7 +37,7 @@ class TokenizedDocument(NamedTuple):
     sentence_lengths: np.ndarray
 
 
-class DocumentStream(Iterator[TokenizedDocument]):
+class DocumentStream(contextlib.AbstractContextManager, Iterator[TokenizedDocument]):
     """An iterator of documents; a context that closes it."""
 
     def __init__(self, dataset: tf.data.Dataset):
@@ -68,9 +69,6 @@ class DocumentStream(Iterator[TokenizedDocument]):
     def close(self) -> None:
         """Ends the stream and its threads."""
         self._examples.close()
-
-    def __enter__(self) -> DocumentStream:
-        return self
 
     def __exit__(self, *error) -> None:
         self.close()

@@ -1,6 +1,6 @@
 """seqio and TensorFlow, imported so that they leave JAX alone and processes end.
 
-The other `seqio_*` files take both from here:
+The other files of this folder take both from here:
 
     from etc_jax.tasks.seqio.tensorflow import seqio, tf
 """

@@ -13,85 +13,39 @@ write it:
 The first answer is learnt. Any answer of a question is right in the score.
 """
 
-import dataclasses
+from etc_jax.datasets.decoding import of_one_setting, with_records
+from etc_jax.datasets.span_inputs import span_converters
+from etc_jax.datasets.task import DataSet, register
+from etc_jax.tasks.squad import decoding, inputs, records, text
 
-from etc_jax.base import registry
-from etc_jax.datasets.span_inputs import sequence_length, structured_length
-from etc_jax.datasets.spans import gold_outputs_of
-from etc_jax.datasets.task import DataSet, FeatureConverter
-from etc_jax.tasks.squad import structured
-from etc_jax.tasks.squad.decoding import (
-    official,
-    official_gold,
-    pool,
-    score,
-    summarise,
-    thresholds,
-    unread_gold,
-    why_lost,
-)
-from etc_jax.tasks.squad.explained import explain, pool_explained
-from etc_jax.tasks.squad.inputs import (
-    OPTIONS,
-    SIZES,
-    SpanOptions,
-    SquadWindow,
-    features,
-)
-from etc_jax.tasks.squad.records import Record, parse, read, release_values
-from etc_jax.tasks.squad.text import TEXT, pair_of
-
-__all__ = [
-    "DATA_SET",
-    "SIZES",
-    "Record",
-    "SpanOptions",
-    "SquadWindow",
-    "features",
-    "pair_of",
-    "parse",
-    "read",
-]
-
-SEQUENCE = FeatureConverter(
-    learner="spans",
-    sizes=SIZES,
-    features=features,
-    options=OPTIONS,
-    decode=summarise,
-    explain=explain,
-    pool=pool,
-    pool_explained=pool_explained,
-    gold_outputs=gold_outputs_of(official_gold),
-    why_lost=why_lost,
-    record_length=sequence_length,
-)
-STRUCTURED = dataclasses.replace(
-    SEQUENCE,
-    sizes=structured.SIZES,
-    features=structured.features,
-    record_length=structured_length,
-)
-
-DATA_SET = registry.register("data_set", "squad")(
+DATA_SET = register(
     DataSet(
         name="squad",
-        read=read,
-        parse=parse,
-        release=release_values,
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
         metric="f1",
         no_answer="",
-        official=official,
+        official=decoding.official,
         several=True,
-        gold=official_gold,
-        score=score,
-        unread_gold=unread_gold,
-        thresholds=thresholds,
+        gold=decoding.official_gold,
+        score=decoding.score,
+        unread_gold=decoding.unread_gold,
+        thresholds=decoding.thresholds,
         # The first one is that of earlier versions, whose commands do not name it.
         converters={
-            "text_to_text": TEXT,
-            "sequence": SEQUENCE,
-            "structured": STRUCTURED,
+            "text_to_text": text.TEXT,
+            **span_converters(
+                inputs.features,
+                {"sequence": inputs.SIZES, "structured": inputs.STRUCTURED_SIZES},
+                decoding.official_gold,
+                options=inputs.OPTIONS,
+                decode=of_one_setting(decoding.summarise),
+                explain=with_records(decoding.summarise),
+                pool=decoding.pool,
+                pool_explained=decoding.pool_explained,
+                why_lost=decoding.why_lost,
+            ),
         },
     )
 )

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from etc_jax.datasets.decoding import softmax
-from etc_jax.datasets.spans import Outputs, check_logits, span_scores
+from etc_jax.datasets.explained import Candidate, Explained, Wording, any_of
+from etc_jax.datasets.spans import Outputs, check_logits, marked_document, span_scores
 from etc_jax.datasets.task import PREDICTIONS
 from etc_jax.scoring import answers as answers_scoring, squad as scoring
 from etc_jax.scoring.result import Scores
@@ -31,18 +32,13 @@ Prediction = dict[str, Any]
 
 
 def summarise(
-    outputs: Outputs,
-    windows: Sequence[SpanWindow],
-    settings: Sequence[None] = (None,),
-    *,
-    options: SpanOptions = OPTIONS,
-) -> list[list[Summary]]:
+    outputs: Outputs, windows: Sequence[SpanWindow], *, options: SpanOptions = OPTIONS
+) -> list[Summary]:
     """What pooling needs of each window, as JSON takes it.
 
     Args:
       outputs: logits of a model.
       windows: as `features` made them, in order.
-      settings: of decoding, of which there is one.
       options: how long answers may be, and how many are kept.
 
     Returns:
@@ -54,7 +50,7 @@ def summarise(
     """
     check_logits(outputs, windows)
     return [
-        [_summary(start, end, window, options)] * len(settings)
+        _summary(start, end, window, options)
         for start, end, window in zip(outputs.start, outputs.end, windows, strict=True)
     ]
 
@@ -125,6 +121,55 @@ def pool(summaries: Sequence[Summary], *, options: SpanOptions = OPTIONS) -> Pre
         if prediction["null_odds"] > options.null_threshold:
             prediction["text"] = ""
     return prediction
+
+
+# --- for a reader ---------------------------------------------------------------------
+
+NO_ANSWER = "(no answer)"
+WORDING = Wording(
+    support="Found in",
+    candidates="Best {} answers",
+    legend="Marked: the answer, where the model found it. Probabilities are among the "
+    "answers that are listed.",
+)
+
+
+def pool_explained(
+    seen: Sequence[tuple[Record, Summary]], *, options: SpanOptions = OPTIONS
+) -> Explained:
+    """The answer with the other ones that are likely, and the context.
+
+    Args:
+      seen: (record, summary) of all windows of a record.
+      options: see `pool`.
+    """
+    record, summaries = seen[0][0], [summary for _, summary in seen]
+    prediction, gold = pool(summaries, options=options), record.answers
+    right = {x.text for x in gold} or {""} if gold is not None else ()
+    candidates = tuple(
+        Candidate(
+            entry["text"] or NO_ANSWER, entry["probability"], entry["text"] in right
+        )
+        for entry in prediction["nbest"]
+    )
+    span, probability = (0, 0), 0.0
+    if text := prediction["text"]:
+        _, _, first, stop, _ = best_spans(summaries, 1)[0]
+        span = (first, stop)
+        probability = next(x.probability for x in candidates if x.text == text)
+    return Explained(
+        record.id,
+        record.question,
+        text,
+        (marked_document(record.documents[0], span, probability),),
+        candidates,
+        reference=None if gold is None else any_of([x.text for x in gold]),
+        confidence=next(
+            (x.probability for x in candidates if x.text == (text or NO_ANSWER)), None
+        ),
+        prediction=prediction,
+        wording=WORDING,
+    )
 
 
 # --- files ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Questions about a paragraph as inputs of one sequence (Devlin et al. 2019, 4.2, 4.3).
+"""Questions about a paragraph as inputs (Devlin et al. 2019, 4.2, 4.3).
 
 See `datasets.span_inputs`. A context that does not fit is read in several windows that
 overlap. The first token also stands for "no answer here": it is the label where a
@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from etc_jax.base.rules import FINITE, at_least, refuse
+from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import InputSizes, too_long
+from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.datasets.span_inputs import Text, pieces_of
+from etc_jax.datasets.span_inputs import Text, layout_of, pieces_of
 from etc_jax.datasets.spans import DocumentsWindow
 from etc_jax.datasets.strides import StrideOptions
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.tasks.squad.records import Record, SquadOptions, read
 
 # 384 tokens and 64 of the question, as in BERT's runs.
 SIZES = SequenceSizes(input_length=384, global_length=65)
+STRUCTURED_SIZES = StructuredSizes(long_length=512, global_length=128)
 # The first token, which stands for no answer.
 NOWHERE = 0
 _SHAPING = ("question_tokens", "stride")
@@ -114,119 +114,97 @@ class SquadWindow(SpanWindow, SequenceWindow):
     """The same in one sequence."""
 
 
+@dataclasses.dataclass(frozen=True)
+class StructuredSquad(SpanWindow, StructuredWindow):
+    """The same as long and global tokens."""
+
+
+_WINDOWS = {SequenceSizes: SquadWindow, StructuredSizes: StructuredSquad}
+
+
+@without_quirks("squad")
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: SequenceSizes = SIZES,
+    sizes: InputSizes = SIZES,
     *,
     options: SpanOptions = OPTIONS,
-    official_quirks: bool = False,
-) -> list[SquadWindow]:
+    split_fn: SplitFn | None = None,
+) -> list[SpanWindow]:
     """The windows of a record, in order.
 
-    White space is read as one space wherever there is some.
+    White space is read as one space wherever there is some. Of structured inputs,
+    sentences do not cross lines; those without room for a global token share that of
+    the one before.
 
     Args:
       record: question and context.
-      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
-      sizes: tokens of the sequence, and places for those of them that are global.
+      tokenizer: see `span_inputs.layout_of`.
+      sizes: lengths of the input, which say its format.
       options: see there.
-      official_quirks: not for this task.
+      split_fn: see `span_inputs.layout_of`.
 
     Raises:
       BadRecordError: if the context has no token.
-      ValueError: if the sizes do not go with the options, the tokenizer lacks a special
-        token, or quirks are asked for.
+      ImportError: if nupunkt is needed and not installed.
+      ValueError: if the sizes do not go with the options, or the tokenizer lacks a
+        special token.
     """
-    refuse_quirks("squad", official_quirks)
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    options.check_room(sizes, 2 + tokenizer.special.pair_separators)
-    if sizes.global_length <= options.question_tokens:
+    layout = layout_of(tokenizer, sizes, split_fn)
+    options.check_room(sizes, layout.special)
+    least = layout.least_global(options.question_tokens)
+    if sizes.global_length < least:
         raise ValueError(
-            f"global_length is {sizes.global_length}, expected "
-            f"{options.question_tokens + 1} at least: the first token and the question "
-            "are global; raise it, or lower question_tokens"
+            f"global_length is {sizes.global_length}, expected {least} at least for a "
+            f"question of {options.question_tokens} tokens and the context; raise it, "
+            "or lower question_tokens"
         )
-    parts = ContextParts(record, tokenizer, options)
-    head = [cls, *parts.question]
-    before = len(head) + tokenizer.special.pair_separators
-    return [
-        SquadWindow(
-            **fields,
-            **pair_parts(sizes, head, [*text.ids, sep], len(head), tokenizer),
-        )
-        for text, fields in parts.windows(
-            sizes, before, sizes.input_length - before - 1
-        )
-    ]
-
-
-class ContextParts:
-    """The context of a record, cut into windows.
-
-    Attributes:
-      question: ids of its pieces, as many as are read.
-    """
-
-    def __init__(self, record: Record, tokenizer: Tokenizer, options: SpanOptions):
-        """Tokenises question and context.
-
-        Raises:
-          BadRecordError: if the context has no token.
-        """
-        self._record, self._options = record, options
-        question = pieces_of(tokenizer, record.question).ids
-        self.question = question[: options.question_tokens]
-        self._cut = too_long(questions=(len(question), options.question_tokens))
-        self._context = pieces_of(tokenizer, record.context)
-        if not len(self._context):
-            raise BadRecordError("no text", f"{record.id!r}: the context has no token")
-
-    def windows(
-        self, sizes: InputSizes, before: int, room: int
-    ) -> Iterator[tuple[Text, dict[str, Any]]]:
-        """(pieces in the window, fields of a `SpanWindow`) of each, in order.
-
-        Args:
-          sizes: of an input.
-          before: tokens before the context.
-          room: for tokens of the context.
-        """
-        length, pieces = sizes.text_length, self._context
-        starts = self._options.starts(len(pieces), room, length)
-        span, unusable = self._answer()
-        for number, start in enumerate(starts):
-            part = slice(start, start + room)
-            ids = pieces.ids[part]
-            text = Text(ids, [0] * len(ids), pieces.offsets[part])
-            whole = span is not None and start <= span[0] and span[1] < start + room
-            ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
-            if unusable is not None:
-                ends = [-1, -1]
-            yield (
-                text,
-                {
-                    "record": self._record,
-                    "labels": {
-                        "starts": np.array(ends[:1], np.int32),
-                        "ends": np.array(ends[1:], np.int32),
-                    },
-                    "unusable": unusable,
-                    **text.fields(length, before),
-                    "number": number,
-                    "count": len(starts),
-                    "cut": self._cut,
+    question = pieces_of(tokenizer, record.question).ids
+    cut = too_long(questions=(len(question), options.question_tokens))
+    question = question[: options.question_tokens]
+    context = pieces_of(tokenizer, record.context)
+    if not len(context):
+        raise BadRecordError("no text", f"{record.id!r}: the context has no token")
+    before, room = layout.before(len(question)), layout.room(len(question))
+    starts = options.starts(len(context), room, sizes.text_length)
+    span, unusable = _answer(record, context)
+    windows = []
+    for number, start in enumerate(starts):
+        part = slice(start, start + room)
+        ids = context.ids[part]
+        text = Text(ids, [0] * len(ids), context.offsets[part])
+        whole = span is not None and start <= span[0] and span[1] < start + room
+        ends = [x + before - start for x in span] if whole else [NOWHERE] * 2
+        if unusable is not None:
+            ends = [-1, -1]
+        windows.append(
+            _WINDOWS[type(sizes)](
+                record=record,
+                labels={
+                    "starts": np.array(ends[:1], np.int32),
+                    "ends": np.array(ends[1:], np.int32),
                 },
+                unusable=unusable,
+                number=number,
+                count=len(starts),
+                cut=cut,
+                **text.fields(sizes.text_length, before),
+                **layout.fields(question, text, record.documents),
             )
+        )
+    return windows
 
-    def _answer(self) -> tuple[tuple[int, int] | None, str | None]:
-        """((first, last) piece of the first answer, why there is no label)."""
-        if self._record.answers is None:
-            return None, "no gold answer"
-        if not self._record.answers:
-            return None, None
-        text, start = self._record.answers[0]
-        if start is None:
-            return None, "answer not at its place"
-        span = self._context.covering(start, start + len(text))
-        return span, None if span else "answer without a token"
+
+def _answer(
+    record: Record, context: TokenizedText
+) -> tuple[tuple[int, int] | None, str | None]:
+    """((first, last) piece of the first answer, why there is no label)."""
+    if record.answers is None:
+        return None, "no gold answer"
+    if not record.answers:
+        return None, None
+    text, start = record.answers[0]
+    if start is None:
+        return None, "answer not at its place"
+    span = context.covering(start, start + len(text))
+    return span, None if span else "answer without a token"

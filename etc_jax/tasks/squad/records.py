@@ -259,7 +259,7 @@ def _values(
 read = reader(parse, _values, OPTIONS)
 
 
-def release_values(
+def release(
     path: str | os.PathLike, *, options: SquadOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
     """What `parse` takes of each question of a file; see `DataSet.release`.

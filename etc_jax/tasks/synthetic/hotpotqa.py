@@ -92,18 +92,14 @@ def _written(
     rng: random.Random, sizes: WorldSizes, world: World
 ) -> list[WorldDocument]:
     documents = telling.write_documents(rng, sizes, world)
-    everyone = [entity for group in world.entities.values() for entity in group]
-    telling.pad(rng, documents, everyone, sizes.words)
+    telling.pad(rng, documents, world, sizes.words)
     return documents
 
 
 def _bridge(rng: random.Random, sizes: WorldSizes) -> _Item:
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
-    question = chain[0].name
-    for relation in path[:-1]:
-        question = telling.wording(rng, sizes, relation.phrases).format(question)
-    question = telling.wording(rng, sizes, path[-1].questions).format(question)
+    question = telling.question_along(rng, sizes, path, chain[0])
     answer = chain[-1] if isinstance(chain[-1], str) else chain[-1].name
     return _Item(
         question,

@@ -137,10 +137,7 @@ def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -
     """What some steps lead to; without an answer, the last step is not stated."""
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
-    question = chain[0].name
-    for relation in path[:-1]:
-        question = telling.wording(rng, sizes, relation.phrases).format(question)
-    question = telling.wording(rng, sizes, path[-1].questions).format(question)
+    question = telling.question_along(rng, sizes, path, chain[0])
     documents = telling.write_documents(rng, sizes, world)
     source = next(d for d in documents if d.entity is chain[-2])
     sentence = source.sentences[source.index_of(path[-1])]
@@ -192,9 +189,8 @@ def _padded(
 ) -> list[list[WorldDocument]]:
     """A block a document, but one for those of `together`, at the first one's place."""
     for document in documents:
-        _set_apart(rng, document, sizes.apart)
-    everyone = [entity for group in world.entities.values() for entity in group]
-    telling.pad(rng, documents, everyone, sizes.words)
+        telling.set_apart(rng, document, sizes.apart)
+    telling.pad(rng, documents, world, sizes.words)
     joined = [d for d in documents if d.entity in together]
     blocks = []
     for document in documents:
@@ -203,14 +199,6 @@ def _padded(
         elif document is joined[0]:
             blocks.append(joined)
     return blocks
-
-
-def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
-    """Adds sentences without a name after the first."""
-    while words > 0:
-        text = names.filler(rng)
-        document.sentences.insert(1, WorldSentence(text))
-        words -= len(text.split())
 
 
 def _drawn_annotations(

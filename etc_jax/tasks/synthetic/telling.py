@@ -85,6 +85,16 @@ def wording(rng: random.Random, sizes: WorldSizes, wordings: Sequence[str]) -> s
     return rng.choice(wordings[: sizes.wordings])
 
 
+def question_along(
+    rng: random.Random, sizes: WorldSizes, path: Sequence[Relation], start: Entity
+) -> str:
+    """A question for what a path leads to from an entity."""
+    question = start.name
+    for relation in path[:-1]:
+        question = wording(rng, sizes, relation.phrases).format(question)
+    return wording(rng, sizes, path[-1].questions).format(question)
+
+
 def count_words(documents: Iterable[WorldDocument]) -> int:
     """Words of all sentences, by white space."""
     return sum(len(s.text.split()) for d in documents for s in d.sentences)
@@ -93,17 +103,26 @@ def count_words(documents: Iterable[WorldDocument]) -> int:
 def pad(
     rng: random.Random,
     documents: Sequence[WorldDocument],
-    mentioned: Sequence[Entity],
+    world: World,
     words: int,
 ) -> None:
     """Adds sentences without facts, after the first, until there are so many words.
 
-    Every other one names an entity in passing.
+    Every other one names an entity of the world in passing.
     """
+    mentioned = [entity for group in world.entities.values() for entity in group]
     left = words - count_words(documents)
     while left > 0:
         entity = rng.choice(mentioned) if rng.random() < 0.5 else None
         left -= add_filler(rng, rng.choice(documents), entity)
+
+
+def set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
+    """Adds sentences without a name after the first."""
+    while words > 0:
+        text = names.filler(rng)
+        document.sentences.insert(1, WorldSentence(text))
+        words -= len(text.split())
 
 
 def add_filler(

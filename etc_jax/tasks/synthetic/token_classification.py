@@ -36,9 +36,12 @@ def _record(number: int, seed: int, sizes: TaggedSizes) -> dict[str, Any]:
     path = paths.random_path(rng, sizes, end_in_year=False)
     world, _ = worlds.world_with_chain(rng, sizes, path)
     documents = telling.write_documents(rng, sizes, world)
-    everyone = [entity for group in world.entities.values() for entity in group]
-    telling.pad(rng, documents, everyone, sizes.words)
-    kinds = {tuple(_WORD.findall(e.name)): e.kind for e in everyone}
+    telling.pad(rng, documents, world, sizes.words)
+    kinds = {
+        tuple(_WORD.findall(entity.name)): kind
+        for kind, group in world.entities.items()
+        for entity in group
+    }
     tokens = [
         _WORD.findall(sentence.text)
         for document in documents

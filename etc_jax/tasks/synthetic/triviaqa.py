@@ -59,16 +59,12 @@ def _record(number: int, seed: int, sizes: TriviaqaSizes) -> dict[str, Any]:
     rng = random.Random(f"triviaqa {seed} {number}")
     path = paths.random_path(rng, sizes, end_in_year=False)
     world, chain = worlds.world_with_chain(rng, sizes, path)
-    question = chain[0].name
-    for relation in path[:-1]:
-        question = telling.wording(rng, sizes, relation.phrases).format(question)
-    question = telling.wording(rng, sizes, path[-1].questions).format(question)
+    question = telling.question_along(rng, sizes, path, chain[0])
     documents = telling.write_documents(rng, sizes, world)
-    everyone = [entity for group in world.entities.values() for entity in group]
     for document in documents:
         _add_mentions(rng, document, sizes.mentions)
-        _set_apart(rng, document, sizes.apart)
-    telling.pad(rng, documents, everyone, sizes.words)
+        telling.set_apart(rng, document, sizes.apart)
+    telling.pad(rng, documents, world, sizes.words)
     return {
         "Question": question,
         "QuestionId": f"syn_{seed}_{number}",
@@ -102,13 +98,6 @@ def _add_mentions(rng: random.Random, document: WorldDocument, mentions: int) ->
             text = names.filler(rng, rng.choice(_spellings(value)))
             index = rng.randint(1, len(document.sentences))
             document.sentences.insert(index, WorldSentence(text))
-
-
-def _set_apart(rng: random.Random, document: WorldDocument, words: int) -> None:
-    while words > 0:
-        text = names.filler(rng)
-        document.sentences.insert(1, WorldSentence(text))
-        words -= len(text.split())
 
 
 def _spellings(entity: Entity) -> list[str]:

@@ -65,8 +65,7 @@ def _record(number: int, seed: int, sizes: WikiHopSizes) -> dict[str, Any]:
     candidates = [entity for entity in world.entities[kind] if entity is not chain[0]]
     documents = telling.write_documents(rng, sizes, world)
     _mention_all(rng, documents, candidates)
-    everyone = [entity for group in world.entities.values() for entity in group]
-    telling.pad(rng, documents, everyone, sizes.words)
+    telling.pad(rng, documents, world, sizes.words)
     record = {
         "id": f"WH_synthetic_{seed}_{number}",
         "query": f"{paths.path_name(path)} {chain[0].name.lower()}",

@@ -11,13 +11,13 @@ answered need no `target`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from etc_jax.base import registry
-from etc_jax.datasets.pairs import Pair, parse, read
-from etc_jax.datasets.task import DataSet
-from etc_jax.datasets.text_converter import ONLY_WRITTEN, make_text_converter
+from etc_jax.datasets import pairs
+from etc_jax.datasets.task import register
+from etc_jax.datasets.text_converter import make_text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring.answers import exact_match, token_overlap
 from etc_jax.scoring.result import Scores
@@ -25,35 +25,24 @@ from etc_jax.scoring.result import Scores
 SIZES = TextToTextSizes(input_length=1024, target_length=128)
 
 
-def gold(record: Pair) -> dict[str, str] | None:
-    """What `score` needs of a record; None without a target."""
-    if record.target is None:
-        return None
-    return {"id": record.id, "target": record.target}
-
-
-def score(gold: Sequence[Mapping[str, str]], predictions: Mapping[str, str]) -> Scores:
+def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> Scores:
     """`exact_match` and `f1` of the words, both as in SQuAD, means over all records."""
-    pairs = [(predictions.get(x["id"], ""), x["target"]) for x in gold]
+    texts = [(predictions.get(x["id"], ""), *x["references"]) for x in gold]
     metrics = {
-        "exact_match": np.mean([exact_match(*pair) for pair in pairs]).item(),
-        "f1": np.mean([token_overlap(*pair).f1 for pair in pairs]).item(),
+        "exact_match": np.mean([exact_match(*pair) for pair in texts]).item(),
+        "f1": np.mean([token_overlap(*pair).f1 for pair in texts]).item(),
     }
     return Scores.of(metrics, [x["id"] for x in gold], {"text": predictions})
 
 
-DATA_SET = registry.register("data_set", "text_to_text")(
-    DataSet(
-        name="text_to_text",
-        read=read,
-        parse=parse,
+DATA_SET = register(
+    make_text_data_set(
+        "text_to_text",
+        read=pairs.read,
+        parse=pairs.parse,
         metric="f1",
-        no_answer="",
-        official=dict,
-        gold=gold,
         score=score,
-        converters={"text_to_text": make_text_converter("text_to_text", sizes=SIZES)},
-        absent=ONLY_WRITTEN,
+        sizes=SIZES,
     )
 )
 """The data set, as commands and configs find it."""

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from etc_jax.datasets.explained import (
-    Explained,
-    ExplainedDocument,
-    Passage,
-    Wording,
-)
-from etc_jax.tasks.token_classification.decoding import (
-    TagRuns,
-    Tags,
-    Windows,
-    pool,
-    tag_runs,
-)
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Passage, Wording
+from etc_jax.tasks.token_classification.decoding import TagRuns, Tags, pool
 from etc_jax.tasks.token_classification.document import Record
 from etc_jax.tasks.token_classification.schemes import TaggedSpan, spans_of
 
@@ -35,50 +25,15 @@ WORDING = Wording(
 ReadFn = Callable[[Sequence[str]], list[TaggedSpan]]
 
 
-def explain(
-    logits: np.ndarray, windows: Windows, setting: None = None
-) -> list[tuple[Record, TagRuns]]:
-    """What pooling needs of each window: its record, and the tags of its words.
-
-    Args:
-      logits: `[b, n, c]`, see `tag_runs`.
-      windows: as `features` made them, in order.
-      setting: of decoding, of which there is one.
-
-    Raises:
-      ValueError: if the logits are not of these windows.
-    """
-    del setting
-    runs = tag_runs(logits, windows)
-    return [(w.record, tags) for w, tags in zip(windows, runs, strict=True)]
-
-
 def pool_entities(
     seen: Sequence[tuple[Record, TagRuns]], read: ReadFn = spans_of
 ) -> Explained:
     """The entities of a record, and the gold ones beside them if there are some.
 
     Args:
-      seen: of all windows of a record, as `explain` gives it.
+      seen: (record, tags of its words) of all windows of a record.
       read: tags of a sentence -> its entities.
     """
-    return _explained(seen, read)
-
-
-def pool_plain(seen: Sequence[tuple[Record, TagRuns]]) -> Explained:
-    """The tags of a record's words, and the gold ones beside them if there are some.
-
-    Args:
-      seen: of all windows of a record, as `explain` gives it.
-    """
-    return _explained(seen, _each_word)
-
-
-def _each_word(tags: Sequence[str]) -> list[TaggedSpan]:
-    return [TaggedSpan(word, word + 1, tag) for word, tag in enumerate(tags)]
-
-
-def _explained(seen: Sequence[tuple[Record, TagRuns]], read: ReadFn) -> Explained:
     record, tags = seen[0][0], pool([runs for _, runs in seen])
     spans = [read(of_sentence) for of_sentence in tags]
     gold = None
@@ -96,6 +51,14 @@ def _explained(seen: Sequence[tuple[Record, TagRuns]], read: ReadFn) -> Explaine
         prediction=_as_json(record, tags, spans),
         wording=WORDING,
     )
+
+
+def _each_word(tags: Sequence[str]) -> list[TaggedSpan]:
+    return [TaggedSpan(word, word + 1, tag) for word, tag in enumerate(tags)]
+
+
+# The tags of a record's words, and the gold ones beside them if there are some.
+pool_plain = functools.partial(pool_entities, read=_each_word)
 
 
 def _as_json(record: Record, tags: Tags, spans: list[list[TaggedSpan]]):

@@ -9,10 +9,7 @@ from etc_jax.tasks.token_classification.decoding import (
     score_entities,
     score_plain,
 )
-from etc_jax.tasks.token_classification.explained import (
-    pool_entities,
-    pool_plain,
-)
+from etc_jax.tasks.token_classification.explained import pool_entities, pool_plain
 
 ENTITIES: dict[str, Any] = {
     "metric": "f1",

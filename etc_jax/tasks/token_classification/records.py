@@ -10,13 +10,7 @@ from typing import Any, Literal, Self
 
 from etc_jax.base.rules import at_least
 from etc_jax.data.windows.window import InputSizes
-from etc_jax.datasets.fields import (
-    STRING,
-    Fields,
-    anything,
-    list_of,
-    text,
-)
+from etc_jax.datasets.fields import STRING, Fields, anything, list_of, text
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.options import InputOptions
 from etc_jax.datasets.records import (
@@ -26,12 +20,7 @@ from etc_jax.datasets.records import (
     RefusedError,
     reader,
 )
-from etc_jax.datasets.tables import (
-    digest_id,
-    is_json_value,
-    read_json_rows,
-    row_of,
-)
+from etc_jax.datasets.tables import digest_id, is_json_value, read_json_rows, row_of
 from etc_jax.tasks.token_classification import schemes
 from etc_jax.tasks.token_classification.columns import (
     Columns,
@@ -41,11 +30,7 @@ from etc_jax.tasks.token_classification.columns import (
 )
 from etc_jax.tasks.token_classification.document import Record, Sentences
 from etc_jax.tasks.token_classification.forms import fields_of
-from etc_jax.tasks.token_classification.spans import (
-    spans_in,
-    tags_of_spans,
-    words_of,
-)
+from etc_jax.tasks.token_classification.spans import spans_in, tags_of_spans, words_of
 
 _MOST_LABELS = 1000
 _SHOWN_LABELS = 30

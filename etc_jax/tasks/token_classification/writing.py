@@ -10,11 +10,7 @@ from typing import Any
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.tables import read_json_rows
-from etc_jax.tasks.token_classification.columns import (
-    Columns,
-    read_columns,
-    read_lines,
-)
+from etc_jax.tasks.token_classification.columns import Columns, read_columns, read_lines
 from etc_jax.tasks.token_classification.decoding import Tags
 from etc_jax.tasks.token_classification.document import Record
 from etc_jax.tasks.token_classification.explained import character_spans

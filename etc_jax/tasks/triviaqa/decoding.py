@@ -1,20 +1,29 @@
-"""From TriviaQA logits to answers, and to metrics."""
+"""From TriviaQA logits to answers, to metrics, and where they stand for a reader."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording, any_of
 from etc_jax.datasets.spans import (
     DocumentsWindow,
     Outputs,
     ScoredSpan,
     best_span,
     check_logits,
+    marked_document,
 )
 from etc_jax.scoring import triviaqa as scoring
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks.triviaqa.records import Record
+
+WORDING = Wording(
+    support="Found in",
+    legend="Marked: the answer, where the model found it. The number is the "
+    "probability of just these words among all in the input.",
+)
 
 
 def answers(outputs: Outputs, windows: Sequence[DocumentsWindow]) -> list[str]:
@@ -50,6 +59,42 @@ def answer_text(window: DocumentsWindow, span: ScoredSpan) -> str:
     """The words of a span, as the document spells them."""
     number, (start, stop) = window.span_of(span.first, span.last)
     return " ".join(window.record.documents[number].text[start:stop].split())
+
+
+# --- for a reader ---------------------------------------------------------------------
+
+
+def explain(
+    outputs: Outputs, windows: Sequence[DocumentsWindow], setting: None = None
+) -> list[Explained]:
+    """For each window the answer, and the documents with the place it is from.
+
+    Raises:
+      ValueError: see `answers`.
+    """
+    del setting
+    return [
+        Explained(
+            window.record.id,
+            window.record.question,
+            answer_text(window, span),
+            tuple(_documents(window, span)),
+            reference=None if names is None else any_of(names),
+            confidence=math.exp(span.score),
+            wording=WORDING,
+        )
+        for window, span in zip(windows, best_spans(outputs, windows), strict=True)
+        for names in [window.record.aliases]
+    ]
+
+
+def _documents(
+    window: DocumentsWindow, span: ScoredSpan
+) -> Iterator[ExplainedDocument]:
+    chosen, characters = window.span_of(span.first, span.last)
+    for number, document in enumerate(window.record.documents):
+        marked = characters if number == chosen else (0, 0)
+        yield marked_document(document, marked, math.exp(span.score))
 
 
 # --- metrics --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""TriviaQA records as inputs of one sequence, as Longformer reads them.
+"""TriviaQA records as inputs, in one sequence as Longformer reads them.
 
 See `datasets.span_inputs`. Documents follow one another, each tokenised by itself, and
 what does not fit is cut off at the end.
@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
+from etc_jax.data.text.sentences import SplitFn
 from etc_jax.data.tokenizers.base import Tokenizer
+from etc_jax.data.windows.window import InputSizes
 from etc_jax.datasets.offsets import TokenizedText
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.datasets.span_inputs import Text, pieces_of
+from etc_jax.datasets.span_inputs import Text, layout_of, pieces_of
 from etc_jax.datasets.spans import Document, DocumentsWindow, Span
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled
+from etc_jax.formats.structured import StructuredSizes, StructuredWindow
 from etc_jax.scoring.triviaqa import normalize
 from etc_jax.tasks.triviaqa.names import AnswerNames, words_of
 from etc_jax.tasks.triviaqa.records import Record
 
 # Longformer cuts questions at 55 tokens. Here they are whole, and few are longer.
 SIZES = SequenceSizes(input_length=4096, global_length=128)
+STRUCTURED_SIZES = StructuredSizes(long_length=4096, global_length=256)
 
 # Occurrences that are labels: the first ones of a text.
 MAX_OCCURRENCES = 64
@@ -44,65 +42,70 @@ class TriviaqaWindow(DocumentsWindow, SequenceWindow):
     """
 
 
+@dataclasses.dataclass(frozen=True)
+class StructuredDocuments(DocumentsWindow, StructuredWindow):
+    """The same as long and global tokens."""
+
+
+_WINDOWS = {SequenceSizes: TriviaqaWindow, StructuredSizes: StructuredDocuments}
+
+
+@without_quirks("triviaqa")
 def features(
     record: Record,
     tokenizer: Tokenizer,
-    sizes: SequenceSizes = SIZES,
+    sizes: InputSizes = SIZES,
     *,
-    official_quirks: bool = False,
-) -> list[TriviaqaWindow]:
+    split_fn: SplitFn | None = None,
+) -> list[DocumentsWindow]:
     """The one window of a record.
 
     White space is read as one space wherever there is some, as in Longformer's inputs.
+    Of structured inputs, sentences do not cross lines.
 
     Args:
       record: question and documents.
-      tokenizer: WordPiece or byte-level BPE with tokens for beginning and separator.
-      sizes: tokens of the sequence, and how many of them may be global.
-      official_quirks: not for this task.
+      tokenizer: see `span_inputs.layout_of`.
+      sizes: lengths of the input, which say its format.
+      split_fn: see `span_inputs.layout_of`.
 
     Raises:
       BadRecordError: if the question has more tokens than may be global or leaves no
         room, or the documents have no token.
-      ValueError: if the tokenizer lacks a special token, or quirks are asked for.
+      ImportError: if nupunkt is needed and not installed.
+      ValueError: if the tokenizer lacks a special token.
     """
-    refuse_quirks("triviaqa", official_quirks)
+    layout = layout_of(tokenizer, sizes, split_fn)
     question = pieces_of(tokenizer, record.question).ids
-    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
-    num_global, n = 1 + len(question), sizes.input_length
-    before = num_global + tokenizer.special.pair_separators
-    room = n - before - 1
-    if num_global > sizes.global_length or room < 1:
-        raise question_too_long(record, len(question), sizes)
-    text, occurrences = read_documents(record, record.documents, tokenizer, room)
+    before, room = layout.before(len(question)), layout.room(len(question))
+    documents = layout.readable(record.documents, len(question))
+    if room < 1 or not documents:
+        raise BadRecordError(
+            "question too long",
+            f"{record.id!r}: {len(question)} tokens, in an input of {sizes}; raise the "
+            "lengths",
+        )
+    text, occurrences = _read_documents(record, documents, tokenizer, room)
+    spans = np.array(occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
+    starts, ends = before + spans.T
+    unusable = None if len(spans) else "answer not in the input"
+    if record.aliases is None:
+        unusable = "no gold answer"
     return [
-        TriviaqaWindow(
-            **answer_fields(record, occurrences, before),
-            **text.fields(n, before),
-            **pair_parts(
-                sizes, [cls, *question], [*text.ids, sep], num_global, tokenizer
-            ),
+        _WINDOWS[type(sizes)](
+            record=record,
+            labels={
+                "starts": filled(MAX_OCCURRENCES, -1, starts),
+                "ends": filled(MAX_OCCURRENCES, -1, ends),
+            },
+            unusable=unusable,
+            **text.fields(sizes.text_length, before),
+            **layout.fields(question, text, documents),
         )
     ]
 
 
-def question_too_long(
-    record: Record, tokens: int, sizes: SequenceSizes
-) -> BadRecordError:
-    """The error for a question that leaves no room for documents.
-
-    Args:
-      record: that has it.
-      tokens: of the question.
-      sizes: of the input.
-    """
-    return BadRecordError(
-        "question too long",
-        f"{record.id!r}: {tokens} tokens, in an input of {sizes}; raise the lengths",
-    )
-
-
-def read_documents(
+def _read_documents(
     record: Record,
     documents: Sequence[Document],
     tokenizer: Tokenizer,
@@ -152,31 +155,3 @@ def _occurrences(
         spelled = slice(pieces.offsets[span[0]][0], pieces.offsets[span[1]][1])
         if normalize(pieces.text[spelled]) == normalize(pieces.text[start:stop]):
             yield span
-
-
-def answer_fields(
-    record: Record, occurrences: Sequence[Span], before: int
-) -> dict[str, Any]:
-    """Record and labels of a window.
-
-    Args:
-      record: the window is of.
-      occurrences: of `read_documents`.
-      before: tokens before the text.
-    """
-    spans = np.array(occurrences[:MAX_OCCURRENCES], np.int32).reshape(-1, 2)
-    starts, ends = before + spans.T
-    return {
-        "record": record,
-        "labels": {
-            "starts": filled(MAX_OCCURRENCES, -1, starts),
-            "ends": filled(MAX_OCCURRENCES, -1, ends),
-        },
-        "unusable": _why_unusable(record, spans),
-    }
-
-
-def _why_unusable(record: Record, occurrences: np.ndarray) -> str | None:
-    if record.aliases is None:
-        return "no gold answer"
-    return None if len(occurrences) else "answer not in the input"

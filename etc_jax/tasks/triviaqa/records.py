@@ -19,12 +19,7 @@ from typing import Any
 from etc_jax.data.input_files import BadRecordError, read_whole
 from etc_jax.datasets.fields import FLAG, OBJECT, STRING, Fields, anything, objects
 from etc_jax.datasets.json_objects import has_member, read_members
-from etc_jax.datasets.records import (
-    Note,
-    PassedOverError,
-    Problems,
-    read_records,
-)
+from etc_jax.datasets.records import Note, PassedOverError, Problems, read_records
 from etc_jax.datasets.spans import Document
 from etc_jax.scoring import triviaqa as scoring
 
@@ -75,7 +70,7 @@ def read(
     return read_records(paths, parse, problems, read_fn)
 
 
-def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
+def release(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
     """What `parse` takes of each question of an official file; see `Task.release`.
 
     None for another file, such as one of questions that have their texts in them.

@@ -12,66 +12,26 @@ In one sequence a long record has several windows, and the tokenizer is one that
 grown by `sequence_inputs.TOKENS`; see `etc-jax convert grow`.
 """
 
-import dataclasses
-
-from etc_jax.base import registry
-from etc_jax.datasets.choice_inputs import (
-    SIZES,
-    CandidateOptions,
-    CandidatesWindow,
-    features,
-    record_length,
-)
-from etc_jax.datasets.choices import explain, gold_outputs_of, pool, rated
-from etc_jax.datasets.decoding import of_one_setting
-from etc_jax.datasets.task import DataSet, FeatureConverter
+from etc_jax.datasets import choice_inputs
+from etc_jax.datasets.choices import choice_fields
+from etc_jax.datasets.task import DataSet, in_formats, register
 from etc_jax.scoring import wikihop as scoring
-from etc_jax.tasks.wikihop import sequence_inputs
-from etc_jax.tasks.wikihop.explained import pool_explained
-from etc_jax.tasks.wikihop.records import Record, normal, official_gold, parse, read
+from etc_jax.tasks.wikihop import explained, records, sequence_inputs
 
-__all__ = [
-    "SIZES",
-    "DATA_SET",
-    "CandidateOptions",
-    "CandidatesWindow",
-    "Record",
-    "features",
-    "normal",
-    "parse",
-    "read",
-]
-
-STRUCTURED = FeatureConverter(
-    learner="wikihop",
-    sizes=SIZES,
-    features=features,
-    decode=of_one_setting(rated),
-    explain=explain,
-    pool=pool,
-    pool_explained=pool_explained,
-    gold_outputs=gold_outputs_of(official_gold),
-    record_length=record_length,
-)
-
-SEQUENCE = dataclasses.replace(
-    STRUCTURED,
-    tokens=sequence_inputs.TOKENS,
-    sizes=sequence_inputs.SIZES,
-    features=sequence_inputs.features,
-    record_length=sequence_inputs.record_length,
-)
-
-DATA_SET = registry.register("data_set", "wikihop")(
+DATA_SET = register(
     DataSet(
         name="wikihop",
-        read=read,
-        parse=parse,
+        read=records.read,
+        parse=records.parse,
         metric="accuracy",
         no_answer="",
         official=dict,
-        gold=official_gold,
+        gold=records.official_gold,
         score=scoring.score,
-        converters={"structured": STRUCTURED, "sequence": SEQUENCE},
+        converters=in_formats(
+            {"structured": choice_inputs, "sequence": sequence_inputs},
+            learner="wikihop",
+            **choice_fields(records.official_gold, explained.pool_explained),
+        ),
     )
 )

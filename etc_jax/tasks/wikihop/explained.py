@@ -29,7 +29,7 @@ def pool_explained(seen: Sequence[tuple[Record, Rated]]) -> Explained:
     """The candidates by their mean logits, and the documents with mentions of the best.
 
     Args:
-      seen: of all windows of a record, as `choices.explain` gives it.
+      seen: (record, its choices with logits) of all windows of a record.
     """
     record = seen[0][0]
     probabilities = softmax(mean_logits([ratings for _, ratings in seen]))

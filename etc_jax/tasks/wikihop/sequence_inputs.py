@@ -23,13 +23,8 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.datasets.added_tokens import added_ids
 from etc_jax.datasets.offsets import count_pieces, encode
 from etc_jax.datasets.records import BadRecordError
-from etc_jax.formats.sequence import (
-    SequenceSizes,
-    SequenceWindow,
-    filled,
-    pair_parts,
-    refuse_quirks,
-)
+from etc_jax.datasets.task import without_quirks
+from etc_jax.formats.sequence import SequenceSizes, SequenceWindow, filled, pair_parts
 from etc_jax.tasks.wikihop.records import Record
 
 # 79 candidates, the most there are, are some 350 tokens of RoBERTa's.
@@ -54,12 +49,11 @@ class WikihopSequence(SequenceWindow):
         return self.extra["candidates"] >= 0
 
 
+@without_quirks("wikihop in one sequence")
 def features(
     record: Record,
     tokenizer: Tokenizer,
     sizes: SequenceSizes = SIZES,
-    *,
-    official_quirks: bool = False,
 ) -> list[WikihopSequence]:
     """The windows of a record, in the order of its documents.
 
@@ -71,32 +65,34 @@ def features(
       record: the query.
       tokenizer: WordPiece or byte-level BPE, grown by `TOKENS`.
       sizes: tokens of the sequence, and how many of them may be global.
-      official_quirks: not for this task.
 
     Raises:
       BadRecordError: if query and candidates have more tokens than may be global or
         leave no room, a candidate has none, or the documents have none.
-      ValueError: if the tokenizer lacks a token, or quirks are asked for.
+      ValueError: if the tokenizer lacks a token.
     """
-    refuse_quirks("wikihop in one sequence", official_quirks)
     added = added_ids(tokenizer, TOKENS, "wikihop")
     texts = [record.query, *record.candidates, *record.documents]
-    pieces = [p.ids for p in encode(tokenizer, [" ".join(t.split()) for t in texts])]
-    first = 1 + len(record.candidates)
-    for text, ids in zip(record.candidates, pieces[1:first], strict=True):
+    pieces = encode(tokenizer, [" ".join(text.split()) for text in texts])
+    query, *others = (encoded.ids for encoded in pieces)
+    cls, sep = (tokenizer.special_id(role) for role in ("cls", "sep"))
+    # What stands before the first separator, and where each candidate opens there.
+    head, openings = [cls, added["[q]"], *query, added["[/q]"]], []
+    for text, ids in zip(record.candidates, others, strict=False):
         if not ids:
             message = f"{record.id!r}: {text!r} has no token"
             raise BadRecordError("empty candidate", message)
-    head = _Head(tokenizer.special_id("cls"), added, pieces[:first])
-    sep, separators = tokenizer.special_id("sep"), tokenizer.special.pair_separators
-    room = sizes.input_length - len(head.ids) - separators
-    if len(head.ids) > sizes.global_length or room < 2:
+        openings.append(len(head))
+        head += [added["[ent]"], *ids, added["[/ent]"]]
+    separators = tokenizer.special.pair_separators
+    room = sizes.input_length - len(head) - separators
+    if len(head) > sizes.global_length or room < 2:
         raise BadRecordError(
             "too large",
             f"{record.id!r}: a query and {len(record.candidates)} candidates of "
-            f"{len(head.ids)} tokens, in an input of {sizes}; raise the lengths",
+            f"{len(head)} tokens, in an input of {sizes}; raise the lengths",
         )
-    parts = _parts(pieces[first:], room, sep)
+    parts = _parts(others[len(openings) :], room, sep)
     if not parts:
         raise BadRecordError("no text", f"{record.id!r}: no document has a token")
     label = -1 if record.label is None else record.label
@@ -105,28 +101,11 @@ def features(
             record=record,
             labels={"candidate": np.array(label, np.int32)},
             unusable="no gold answer" if record.label is None else None,
-            extra={"candidates": filled(sizes.global_length, -1, head.candidates)},
-            **pair_parts(sizes, head.ids, part, len(head.ids), tokenizer),
+            extra={"candidates": filled(sizes.global_length, -1, openings)},
+            **pair_parts(sizes, head, part, len(head), tokenizer),
         )
         for part in parts
     ]
-
-
-class _Head:
-    """What stands before the first separator.
-
-    Attributes:
-      ids: of its tokens.
-      candidates: places of the opening tokens of candidates.
-    """
-
-    def __init__(self, cls: int, added: dict[str, int], pieces: Sequence[list[int]]):
-        query, *candidates = pieces
-        self.ids = [cls, added["[q]"], *query, added["[/q]"]]
-        self.candidates = []
-        for ids in candidates:
-            self.candidates.append(len(self.ids))
-            self.ids += [added["[ent]"], *ids, added["[/ent]"]]
 
 
 def _parts(documents: Sequence[list[int]], room: int, sep: int) -> list[list[int]]:

@@ -7,37 +7,17 @@ The score is of all sentences together and of detokenised text; see
 `etc_jax.scoring.bleu`, which needs the extra "metrics".
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
-from etc_jax.base import registry
-from etc_jax.datasets.pairs import Pair
-from etc_jax.datasets.task import DataSet
-from etc_jax.datasets.text_converter import ONLY_WRITTEN, WORDING, make_text_converter
+from etc_jax.datasets.task import register
+from etc_jax.datasets.text_converter import WORDING, make_text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.scoring import bleu
-from etc_jax.tasks.wmt14_en_de.records import (
-    OPTIONS,
-    TranslationOptions,
-    parse,
-    partners,
-    read,
-    release_values,
-)
-
-__all__ = ["DATA_SET", "SIZES", "TranslationOptions", "parse", "read"]
+from etc_jax.tasks.wmt14_en_de import records
 
 # Of single sentences: few have more than 100 words.
 SIZES = TextToTextSizes(input_length=256, target_length=256)
-
-
-def gold(record: Pair) -> dict[str, Any] | None:
-    """What `score` needs of a record; None without a translation."""
-    if record.target is None:
-        return None
-    return {"id": record.id, "references": [record.target]}
 
 
 def unread_gold(name: str) -> dict[str, Any]:
@@ -48,30 +28,21 @@ def unread_gold(name: str) -> dict[str, Any]:
     return {"id": name, "references": [""]}
 
 
-DATA_SET = registry.register("data_set", "wmt14_en_de")(
-    DataSet(
-        name="wmt14_en_de",
-        read=read,
-        parse=parse,
-        release=release_values,
-        companions=partners,
+DATA_SET = register(
+    make_text_data_set(
+        "wmt14_en_de",
+        read=records.read,
+        parse=records.parse,
         metric="bleu",
-        no_answer="",
-        official=dict,
-        gold=gold,
         score=bleu.score,
-        unread_gold=unread_gold,
-        converters={
-            "text_to_text": make_text_converter(
-                "wmt14_en_de",
-                sizes=SIZES,
-                options=OPTIONS,
-                wording=dataclasses.replace(
-                    WORDING, question="Sentence", answer="Translation"
-                ),
-            )
+        fields={
+            "release": records.release,
+            "companions": records.partners,
+            "unread_gold": unread_gold,
         },
-        absent=ONLY_WRITTEN,
+        sizes=SIZES,
+        options=records.OPTIONS,
+        wording=dataclasses.replace(WORDING, question="Sentence", answer="Translation"),
     )
 )
 """The data set, as commands and configs find it."""

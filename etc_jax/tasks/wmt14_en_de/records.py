@@ -142,7 +142,7 @@ def _each_pair_once(paths: Sequence[str | os.PathLike]) -> list[str | os.PathLik
     return chosen
 
 
-def release_values(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
+def release(path: str | os.PathLike) -> Iterator[tuple[int, Any]] | None:
     """What `parse` takes of each line of a pair of files; see `DataSet.release`."""
     is_text = _NAME.fullmatch(pathlib.Path(path).name)
     return _values(path) if is_text else None

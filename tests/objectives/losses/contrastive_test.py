@@ -16,7 +16,7 @@ from etc_jax.objectives.losses.contrastive import (
 )
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.sharding.batch import to_global
-from etc_jax.tasks.retrieval import RetrievalOptions
+from etc_jax.tasks.retrieval.records import RetrievalOptions
 from etc_jax.training.preflight.plan import on_mesh
 
 SIZES = {"vocab_size": 40, "embed_dim": 8, "num_layers": 1, "num_heads": 2}

@@ -23,7 +23,7 @@ def windows_of(*records, sizes=SIZES):
     return [
         w
         for record in records
-        for w in classification.features(record, tokenizer(), sizes)
+        for w in classification.inputs.features(record, tokenizer(), sizes)
     ]
 
 

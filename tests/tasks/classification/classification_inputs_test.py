@@ -20,7 +20,9 @@ SIZES = SequenceSizes(input_length=16, global_length=3)
 
 
 def window(record=None, model=None, sizes=SIZES):
-    [made] = classification.features(record or review(), model or tokenizer(), sizes)
+    [made] = classification.inputs.features(
+        record or review(), model or tokenizer(), sizes
+    )
     return made
 
 
@@ -135,7 +137,9 @@ def test_a_vocabulary_without_the_special_tokens_is_refused():
 
 def test_there_are_no_official_quirks():
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        classification.features(review(), tokenizer(), SIZES, official_quirks=True)
+        classification.inputs.features(
+            review(), tokenizer(), SIZES, official_quirks=True
+        )
     with pytest.raises(ValueError, match="at least one"):
         stacked([])
 

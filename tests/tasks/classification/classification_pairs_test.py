@@ -9,9 +9,9 @@ from etc_jax.data.windows.token_types import QUESTION_TYPE, SENTENCE_TYPE
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.tasks.classification import Record, features, structured
 from etc_jax.tasks.classification.explained import documents_of
-from etc_jax.tasks.classification.inputs import kept_tokens, record_length
+from etc_jax.tasks.classification.inputs import features, kept_tokens, record_length
+from etc_jax.tasks.classification.records import Record
 
 FIRST, SECOND = "the old mill stands.", "it is old. it is the mill."
 
@@ -74,7 +74,7 @@ def test_what_is_read_of_both_is_known():
 
 def test_structured_texts_are_groups_apart():
     sizes = StructuredSizes(32, 8)
-    [found] = structured.features(
+    [found] = features(
         record(),
         tokenizer(),
         sizes,
@@ -93,7 +93,7 @@ def test_structured_texts_are_groups_apart():
 
 
 def test_both_structured_texts_have_a_global_token_however_few_there_are():
-    [found] = structured.features(
+    [found] = features(
         record(SECOND, SECOND),
         tokenizer(),
         StructuredSizes(12, 3),
@@ -114,4 +114,4 @@ def test_lengths_without_room_for_both_are_refused():
     with pytest.raises(ValueError, match="leaves no room for a text; .* least 5"):
         window(record(), tokenizer(), length=4)
     with pytest.raises(ValueError, match="leave no room for a text; expected 3"):
-        structured.features(record(), tokenizer(), StructuredSizes(2, 8))
+        features(record(), tokenizer(), StructuredSizes(2, 8))

@@ -9,7 +9,7 @@ from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.datasets.task import find_task
 from etc_jax.tasks import classification
-from etc_jax.tasks.classification import ClassificationOptions, Record
+from etc_jax.tasks.classification.records import ClassificationOptions, Record
 
 COLUMNS = {"text_column": "body", "label_column": "topic"}
 
@@ -30,7 +30,9 @@ def lines(folder, *values):
 
 def read_all(path, **changes):
     problems = Problems()
-    found = list(classification.read([path], problems, options=options(**changes)))
+    found = list(
+        classification.records.read([path], problems, options=options(**changes))
+    )
     return found, problems
 
 
@@ -94,7 +96,8 @@ def test_records_without_a_file_are_named_by_what_they_say():
     values = ({"body": "a", "claim": x} for x in ("b", "c", "b"))
     said = options(second_column="claim")
     names = [
-        classification.parse(x, lambda *note: None, options=said).id for x in values
+        classification.records.parse(x, lambda *note: None, options=said).id
+        for x in values
     ]
     assert names[0] == names[2] != names[1] and len(names[0]) == 16
 
@@ -180,11 +183,11 @@ def test_what_follows_from_the_options_is_put_back_with_them():
 def test_inputs_need_the_labels_to_be_known(tmp_path):
     [record], _ = read_all(write(tmp_path, "body,topic\nthe mill,a\n"))
     with pytest.raises(ValueError, match="'a.csv:1' has a label, but not all labels"):
-        classification.features(record, tokenizer())
+        classification.inputs.features(record, tokenizer())
 
 
 def test_names_of_columns_shape_no_input_and_a_second_text_does():
-    sizes = classification.SIZES
+    sizes = classification.inputs.SIZES
     usual = options(labels=("a", "b")).shaping(sizes)
     assert options(labels=("a", "b"), text_column="txt").shaping(sizes) == usual
     for changes in ({"second_column": "x"}, {"multi_label": True}):

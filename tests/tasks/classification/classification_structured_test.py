@@ -10,7 +10,7 @@ from multihop_samples import small_etc, split_at_stops, tokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.tasks.classification.structured import features
+from etc_jax.tasks.classification.inputs import features
 
 TEXT = "The mill is old. It burned.\nIt stands in Ton."
 SIZES = StructuredSizes(20, 6)

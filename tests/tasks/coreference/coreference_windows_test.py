@@ -5,12 +5,13 @@ import pytest
 from coreference_samples import MILL, TON, VALUE, conll_2012, record_of
 from multihop_samples import tokenizer
 
+from etc_jax.datasets.decoding import with_records
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.tasks import coreference
 from etc_jax.tasks.coreference.decoding import decode_each
-from etc_jax.tasks.coreference.explained import explain, pool_explained
+from etc_jax.tasks.coreference.explained import pool_explained
 from etc_jax.tasks.coreference.windows import (
     CoreferenceOptions,
     features,
@@ -97,10 +98,10 @@ def test_windows_end_where_the_room_for_spans_does(record):
 def test_gold_outputs_give_the_clusters_back_over_windows(record):
     length = one_sentence(record)
     windows = windows_of(record, SequenceSizes(2 * length, 1), part_length=length)
-    gold = coreference.gold_outputs(windows)
+    gold = coreference.decoding.gold_outputs(windows)
     told = decode_each(gold, windows)
     # "Her" is alone in its window.
-    assert coreference.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
+    assert coreference.decoding.pool(told) == [((0, 1), (5, 5)), ((3, 4), (7, 7))]
 
 
 def test_what_windows_lose_has_a_reason(record):
@@ -127,7 +128,7 @@ def test_what_windows_lose_has_a_reason(record):
 def test_singletons_come_back_where_there_are_some(tmp_path):
     record = record_of(tmp_path, conll_2012(TON))
     windows = windows_of(record, singletons=True)
-    gold = coreference.gold_outputs(windows)
+    gold = coreference.decoding.gold_outputs(windows)
     [told] = decode_each(gold, windows)
     assert told == record.clusters and ((7, 7),) in told
     [told] = decode_each(gold, windows_of(record))
@@ -137,7 +138,9 @@ def test_singletons_come_back_where_there_are_some(tmp_path):
 def test_a_reader_sees_mentions_with_their_entity(tmp_path):
     record = record_of(tmp_path, conll_2012(MILL))
     windows = windows_of(record, singletons=True)
-    told = pool_explained(explain(coreference.gold_outputs(windows), windows))
+    told = pool_explained(
+        with_records(decode_each)(coreference.decoding.gold_outputs(windows), windows)
+    )
     assert told.answer == "3 entities with 6 mentions"
     assert told.prediction == list(record.clusters)
     passages = told.documents[0].passages
@@ -160,7 +163,7 @@ def test_nobody_has_told_the_clusters(record):
     unknown = coreference.parse({**VALUE, "clusters": None}, lambda *note: None)
     [window] = windows_of(unknown)
     assert window.unusable == "no gold clusters" and not window.labels["clusters"].any()
-    assert coreference.official_gold(unknown) is None
+    assert coreference.decoding.official_gold(unknown) is None
 
 
 def test_what_does_not_fit_is_named(record):

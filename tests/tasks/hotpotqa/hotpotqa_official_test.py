@@ -147,7 +147,7 @@ def records(draw):
 def test_the_quirks_are_those_of_the_plain_builder(value, long, glob):
     want = PlainBuilder(value, long, glob)
     record = parse(value, lambda kind, message: None)
-    [got] = hotpotqa.features(
+    [got] = hotpotqa.inputs.features(
         record, WORDPIECE, StructuredSizes(long, glob), official_quirks=True
     )
     assert got.tokens.long.tolist() == padded(want.tokens, long, 0)

@@ -21,7 +21,7 @@ def record(**changes):
 
 
 def window(sizes=SIZES, official_quirks=False, **changes):
-    [made] = hp.features(
+    [made] = hp.inputs.features(
         record(**changes), tokenizer(), sizes, official_quirks=official_quirks
     )
     return made
@@ -39,13 +39,13 @@ def gold_text(made) -> str:
 
 
 def test_a_record_keeps_every_field(tmp_path):
-    [got] = hp.read(write_json(tmp_path, [HOTPOT]))
+    [got] = hp.records.read(write_json(tmp_path, [HOTPOT]))
     assert (got.id, got.question, got.answer) == (
         "a1",
         "Who built the mill?",
         "Ann Lee",
     )
-    assert got.paragraphs[2] == hp.Paragraph(
+    assert got.paragraphs[2] == hp.records.Paragraph(
         "Ann Lee", ("Ann Lee was a baker.", " She owned the Old Mill.")
     )
     assert got.support == (("Old Mill", 0), ("Ann Lee", 1))
@@ -54,9 +54,9 @@ def test_a_record_keeps_every_field(tmp_path):
 
 def test_a_test_file_has_no_answers(tmp_path):
     value = {k: HOTPOT[k] for k in ("_id", "question", "context")}
-    [got] = hp.read(write_json(tmp_path, [value]))
+    [got] = hp.records.read(write_json(tmp_path, [value]))
     assert got.answer is None and got.support is None
-    [made] = hp.features(got, tokenizer(), SIZES)
+    [made] = hp.inputs.features(got, tokenizer(), SIZES)
     assert made.unusable == "no gold answer"
 
 
@@ -84,7 +84,7 @@ def test_a_test_file_has_no_answers(tmp_path):
 def test_a_bad_record_is_named(tmp_path, changes, kind, message):
     path = write_json(tmp_path, [HOTPOT, {**HOTPOT, "_id": "a2", **changes}])
     problems = Problems()
-    assert [r.id for r in hp.read([path], problems)] == ["a1"]
+    assert [r.id for r in hp.records.read([path], problems)] == ["a1"]
     assert problems.counts == {kind: 1}
     [text] = problems.messages[kind]
     assert (
@@ -96,13 +96,13 @@ def test_facts_that_point_nowhere_are_counted_and_not_labelled(tmp_path):
     facts = [["Old Mill", 0], ["Old Mill", 2], ["Ann Lee", -1], ["Nowhere", 0]]
     path = write_json(tmp_path, [{**HOTPOT, "supporting_facts": facts}])
     problems = Problems()
-    [got] = hp.read([path], problems)
+    [got] = hp.records.read([path], problems)
     assert problems.counts == {"supporting fact that points nowhere": 3}
     assert got.support == tuple((t, i) for t, i in facts)
-    [made] = hp.features(got, tokenizer(), SIZES)
+    [made] = hp.inputs.features(got, tokenizer(), SIZES)
     labelled = made.paragraph[made.labels["support"] == 1]
     assert labelled.tolist() == [0, 0, 0]
-    [official] = hp.features(got, tokenizer(), SIZES, official_quirks=True)
+    [official] = hp.inputs.features(got, tokenizer(), SIZES, official_quirks=True)
     assert official.labels["support"].sum() == 5
 
 
@@ -110,10 +110,10 @@ def test_empty_paragraphs_and_repeated_titles_are_counted(tmp_path):
     context = [*HOTPOT["context"], ["Old Mill", []], ["Blank", [" "]]]
     path = write_json(tmp_path, [{**HOTPOT, "context": context}])
     problems = Problems()
-    [got] = hp.read([path], problems)
+    [got] = hp.records.read([path], problems)
     assert problems.counts == {"empty paragraph": 2, "title twice in a context": 1}
-    [made] = hp.features(got, tokenizer(), SIZES)
-    predictions = TASK.answers(hp.gold_outputs([made]), [made])
+    [made] = hp.inputs.features(got, tokenizer(), SIZES)
+    predictions = TASK.answers(hp.decoding.gold_outputs([made]), [made])
     assert predictions["a1"]["support"] == [("Old Mill", 0), ("Ann Lee", 1)]
 
 
@@ -167,7 +167,7 @@ def test_yes_and_no_have_no_span_but_officially(word, kind):
     made = window(answer=word, context=context)
     assert made.labels["answer_type"] == kind and made.unusable is None
     assert (made.labels["begin"], made.labels["end"]) == (0, 0)
-    assert (hp.bio_labels(made) == 2).all()
+    assert (hp.inputs.bio_labels(made) == 2).all()
     official = window(answer=word, context=context, official_quirks=True)
     assert gold_text(official) == word and official.labels["answer_type"] == kind
 
@@ -208,7 +208,7 @@ def skipping():
 
 def test_a_sentence_left_out_shifts_nothing():
     made = window(StructuredSizes(30, 40), **skipping())
-    predictions = TASK.answers(hp.gold_outputs([made]), [made])
+    predictions = TASK.answers(hp.decoding.gold_outputs([made]), [made])
     assert predictions["a1"]["support"] == [("Mill", 1)]
     assert gold_text(made) == "Ann Lee"
     assert predictions["a1"]["answer"] == "Ann Lee"
@@ -216,7 +216,7 @@ def test_a_sentence_left_out_shifts_nothing():
 
 def test_officially_a_sentence_left_out_shifts_indices_and_is_searched():
     made = window(StructuredSizes(30, 40), official_quirks=True, **skipping())
-    predictions = TASK.answers(hp.gold_outputs([made]), [made])
+    predictions = TASK.answers(hp.decoding.gold_outputs([made]), [made])
     assert predictions["a1"]["support"] == [("Mill", 0)]
     assert made.spans[0] == made.spans[1] and len(made.spans) == 2
 
@@ -237,26 +237,26 @@ def test_a_question_that_does_not_fit_is_refused():
 
 def test_a_vocabulary_without_special_tokens_is_refused():
     with pytest.raises(ValueError, match="lacks question"):
-        hp.features(record(), byte_bpe(), SIZES)
+        hp.inputs.features(record(), byte_bpe(), SIZES)
 
 
 def test_sentencepiece_has_its_own_special_ids_and_the_same_text():
     model = sentence_pieces(official_model())
-    [made] = hp.features(record(), model, StructuredSizes(300, 60))
+    [made] = hp.inputs.features(record(), model, StructuredSizes(300, 60))
     ids = set(made.tokens.global_.tolist())
     assert ids == {40, 41, 43, 1, 0}
     assert gold_text(made).strip() == "Ann Lee"
     for quirks in (False, True):
-        [made] = hp.features(
+        [made] = hp.inputs.features(
             record(), model, StructuredSizes(300, 60), official_quirks=quirks
         )
-        predictions = TASK.answers(hp.gold_outputs([made]), [made])
+        predictions = TASK.answers(hp.decoding.gold_outputs([made]), [made])
         assert predictions["a1"]["answer"].strip() == "Ann Lee"
 
 
 def test_bio_labels_mark_every_place():
     made = window(answer="Old Mill")
-    codes = hp.bio_labels(made)
+    codes = hp.inputs.bio_labels(made)
     texts, i = [], 0
     while i < len(codes):
         if codes[i] == 0:
@@ -315,7 +315,7 @@ def test_looking_at_the_best_places_only_may_miss_the_best_span():
 
 def test_no_supporting_sentence_means_no_answer():
     made = window()
-    gold = hp.gold_outputs([made])
+    gold = hp.decoding.gold_outputs([made])
     outputs = gold._replace(support=np.full_like(gold.support, -5.0))
     predictions = TASK.answers(outputs, [made])
     assert predictions == {"a1": {"answer": "", "support": []}}
@@ -326,7 +326,7 @@ def test_no_supporting_sentence_means_no_answer():
 
 def test_the_type_decides_between_words_and_span():
     made = window()
-    gold = hp.gold_outputs([made])
+    gold = hp.decoding.gold_outputs([made])
     for kind, text in ((SPAN, "Ann Lee"), (YES, "yes"), (NO, "no")):
         outputs = gold._replace(answer_type=np.eye(3)[[kind]])
         assert TASK.answers(outputs, [made])["a1"]["answer"] == text

@@ -27,7 +27,7 @@ TRUTH = [truth_xml("0000001", "true"), truth_xml("0000002", "false")]
 
 def read_all(*paths):
     problems = Problems()
-    return list(hp.read(paths, problems)), problems
+    return list(hp.records.read(paths, problems)), problems
 
 
 # --- cleaning -------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def read_all(*paths):
     ],
 )
 def test_cleaning_by_hand(text, want):
-    assert hp.clean(text) == want
+    assert hp.records.clean(text) == want
 
 
 def cleaned_slowly(text: str) -> str:
@@ -118,13 +118,13 @@ FRAGMENTS += [" ", "\n", "\u00a0", "http", "ht", "tp", "www", "w", "href", "://"
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join))
 def test_cleaning_equals_a_loop_over_characters(text):
-    assert hp.clean(text) == cleaned_slowly(text)
+    assert hp.records.clean(text) == cleaned_slowly(text)
 
 
 @pytest.mark.parametrize("text", ["ab-" * 100_000, "a" * 100_000 + "b"])
 def test_a_long_word_is_cleaned_in_time(text):
     # A search from each place of the word would take minutes.
-    assert hp.clean(text) == text
+    assert hp.records.clean(text) == text
 
 
 # --- files ----------------------------------------------------------------------------
@@ -134,8 +134,8 @@ def test_a_long_word_is_cleaned_in_time(text):
 def test_articles_are_read_with_the_truth_beside_them(tmp_path, gz):
     got, problems = read_all(release(tmp_path, ARTICLES, TRUTH, gz=gz))
     assert got == [
-        hp.Record("0000001", "T", "Top One two. Three & 4", "true"),
-        hp.Record("0000002", "Six & seven", "Five", "false"),
+        hp.records.Record("0000001", "T", "Top One two. Three & 4", "true"),
+        hp.records.Record("0000002", "Six & seven", "Five", "false"),
     ]
     assert not problems.counts and problems.read == 2
 
@@ -186,7 +186,7 @@ def test_a_bad_article_is_named(tmp_path, article, truth, kind, message):
     [told] = problems.messages[kind]
     assert told.startswith(f"{path}, record 2: ") and message in told
     with pytest.raises(BadRecordError, match="record 2"):
-        list(hp.read([path]))
+        list(hp.records.read([path]))
 
 
 @pytest.mark.parametrize("kind", ["articles", "ground-truth"])
@@ -270,7 +270,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         path = release(tmp_path, articles, name=str(count))
         tracemalloc.start()
         try:
-            assert sum(1 for _ in hp.read([path])) == count
+            assert sum(1 for _ in hp.records.read([path])) == count
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
@@ -290,8 +290,8 @@ def test_lines_are_read_and_cleaned_too(tmp_path):
     path.write_text("".join(f"{json.dumps(value)}\n" for value in values))
     got, problems = read_all(path)
     assert got == [
-        hp.Record("0000001", "Mills", "so old", "true"),
-        hp.Record("2", "", "x", None),
+        hp.records.Record("0000001", "Mills", "so old", "true"),
+        hp.records.Record("2", "", "x", None),
     ]
     [told] = problems.messages["unknown label"]
     assert "record 3: '3': bool 'True', expected 'false' or 'true'" in told

@@ -33,7 +33,7 @@ def run(tmp_path, articles, splits, *more) -> tuple[int, dict[str, list[str]]]:
     path = write_splits(tmp_path, splits)
     code = split.main([f"--splits={path}", f"--out={out}", *more, articles])
     return code, {
-        file.stem: [record.id for record in hp.read([file])]
+        file.stem: [record.id for record in hp.records.read([file])]
         for file in (sorted(out.iterdir()) if out.exists() else ())
     }
 
@@ -52,8 +52,8 @@ def test_each_part_is_a_file_of_the_data_set(tmp_path, articles, capsys):
         "test: 1 of 1 articles",
     ]
     # The same records as those of the XML.
-    whole = {record.id: record for record in hp.read([articles])}
-    got = list(hp.read([tmp_path / "out" / "train.jsonl"]))
+    whole = {record.id: record for record in hp.records.read([articles])}
+    got = list(hp.records.read([tmp_path / "out" / "train.jsonl"]))
     assert got == [whole[record.id] for record in got]
     assert [record.text for record in got] == ["so 3", "so 0", "so 1"]
 
@@ -163,7 +163,7 @@ def test_the_published_parts_have_articles_in_common(tmp_path):
         "dev": raw["dev"] & raw["test"],
         "test": raw["test"],
     }
-    written = {p.stem: [r.id for r in hp.read([p])] for p in tmp_path.iterdir()}
+    written = {p.stem: [r.id for r in hp.records.read([p])] for p in tmp_path.iterdir()}
     assert {k: {x.lstrip("0") or "0" for x in v} for k, v in written.items()} == {
         k: set(v) for k, v in apart.items() if k != "test"
     }

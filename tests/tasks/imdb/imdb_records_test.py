@@ -21,7 +21,7 @@ TEXTS = {
 
 def read_all(*paths):
     problems = Problems()
-    return list(imdb.read(paths, problems)), problems
+    return list(imdb.records.read(paths, problems)), problems
 
 
 def write_lines(folder: pathlib.Path, *values) -> pathlib.Path:
@@ -33,9 +33,9 @@ def write_lines(folder: pathlib.Path, *values) -> pathlib.Path:
 def test_a_folder_is_read_label_by_label_in_the_order_of_numbers(tmp_path):
     got, problems = read_all(aclimdb(tmp_path, TEXTS))
     assert got == [
-        imdb.Record("train/neg/0_1", "Bad.", "neg", 1),
-        imdb.Record("train/pos/2_7", "Fine.", "pos", 7),
-        imdb.Record("train/pos/10_9", "Good.\n\nVery\ngood, a<b.", "pos", 9),
+        imdb.records.Record("train/neg/0_1", "Bad.", "neg", 1),
+        imdb.records.Record("train/pos/2_7", "Fine.", "pos", 7),
+        imdb.records.Record("train/pos/10_9", "Good.\n\nVery\ngood, a<b.", "pos", 9),
     ]
     assert not problems.counts and problems.read == 3
 
@@ -48,7 +48,7 @@ def test_one_label_can_be_read_and_reviews_without_any(tmp_path):
         "train/pos/10_9",
     ]
     [got], problems = read_all(folder / "unsup")
-    assert got == imdb.Record("train/unsup/5_0", "Who knows.", None, None)
+    assert got == imdb.records.Record("train/unsup/5_0", "Who knows.", None, None)
     # Of a split only what has labels is read, unless it is asked for.
     assert len(read_all(folder)[0]) == 3 and not problems.counts
 
@@ -81,7 +81,7 @@ def test_a_bad_file_is_named_and_the_others_are_read(
     [told] = problems.messages[kind]
     assert told.startswith(f"{folder}, record ") and message in told
     with pytest.raises(BadRecordError, match=kind):
-        list(imdb.read([folder]))
+        list(imdb.records.read([folder]))
 
 
 def test_a_rating_against_the_label_is_counted_and_kept(tmp_path):
@@ -156,7 +156,7 @@ def test_a_bad_line_is_named(tmp_path, changes, kind, message):
 
 
 def test_a_review_without_label_and_rating_is_a_record():
-    got = imdb.parse(REVIEW, lambda kind, message: pytest.fail(message))
+    got = imdb.records.parse(REVIEW, lambda kind, message: pytest.fail(message))
     assert (got.label, got.rating) == (None, None)
 
 

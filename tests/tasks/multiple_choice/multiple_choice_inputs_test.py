@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from etc_jax.datasets import choice_inputs
-from etc_jax.datasets.choices import explain, pool, rated
+from etc_jax.datasets.choices import pool, rated
+from etc_jax.datasets.decoding import with_records
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks.multiple_choice import inputs, structured
-from etc_jax.tasks.multiple_choice.explained import pool_explained
+from etc_jax.tasks.multiple_choice.decoding import pool_explained
 from etc_jax.tasks.multiple_choice.inputs import ChoiceOptions
 from etc_jax.tasks.multiple_choice.records import Record
 from etc_jax.tasks.wikihop import records as wikihop_records
@@ -78,7 +79,7 @@ def test_a_long_article_goes_on_in_further_windows_if_wanted():
     logits = np.zeros((4, 4))
     logits[0], logits[1:, 1], logits[:, 3] = [4, 0, 0, 0], 1.5, 99
     assert pool(rated(logits, windows)) == 2
-    told = pool_explained(explain(logits, windows))
+    told = pool_explained(with_records(rated)(logits, windows))
     assert (told.answer, told.prediction, told.reference) == ("a baker", 2, "ann lee")
     assert sum(x.probability for x in told.candidates) == pytest.approx(1)
     assert [x.text for x in told.candidates] == ["a baker", "ann lee", "town"]

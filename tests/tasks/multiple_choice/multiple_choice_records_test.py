@@ -6,10 +6,11 @@ import json
 import pytest
 
 from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.tasks.multiple_choice import DATA_SET, pair_of, parse, read
+from etc_jax.tasks.multiple_choice import DATA_SET
 from etc_jax.tasks.multiple_choice.decoding import option_of_text
 from etc_jax.tasks.multiple_choice.inputs import ChoiceOptions
-from etc_jax.tasks.multiple_choice.records import ChoiceColumns
+from etc_jax.tasks.multiple_choice.records import ChoiceColumns, parse, read
+from etc_jax.tasks.multiple_choice.text_converter import pair_of
 
 QUESTION = {
     "question": "Why did the frog dive?",

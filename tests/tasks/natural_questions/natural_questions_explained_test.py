@@ -29,7 +29,9 @@ def told(long, short, *, made=None, kind=NULL, cls=0.0):
     """What is told of a model that is sure of two spans of words, both inclusive."""
     windows = TASK.features(made or record(), tokenizer(), StructuredSizes(24, 16))
     assert len(windows) > 1
-    outputs = nq.Outputs(np.zeros((len(windows), 5)), np.zeros((len(windows), 24, 4)))
+    outputs = nq.decoding.Outputs(
+        np.zeros((len(windows), 5)), np.zeros((len(windows), 24, 4))
+    )
     outputs.span[:, 0] = cls
     for i, window in enumerate(windows):
         outputs.answer_type[i, kind] = 1.0
@@ -42,7 +44,7 @@ def told(long, short, *, made=None, kind=NULL, cls=0.0):
         x
         for part in rows
         for x in TASK.explain(
-            nq.Outputs(*(y[part] for y in outputs)), windows[part], None
+            nq.decoding.Outputs(*(y[part] for y in outputs)), windows[part], None
         )
     ]
     return TASK.pool_explained(seen)
@@ -131,7 +133,7 @@ def test_json_has_the_prediction_and_the_page_the_scores():
         {"title": "Mill", "sentence": 1, "text": TEXTS[1], "score": 11.0}
     ]
     assert values["prediction"]["short"] == [8, 10] and values["score"] == 7.0
-    [official] = nq.official({got.id: values["prediction"]})["predictions"]
+    [official] = nq.decoding.official({got.id: values["prediction"]})["predictions"]
     assert official["long_answer"]["start_token"] == 3
     text = page([got], task="natural_questions")
     assert ">by ann</mark>" in text and text.count("passage support wanted scored") == 1

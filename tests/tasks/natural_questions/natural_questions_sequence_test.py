@@ -17,8 +17,8 @@ from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder.config import BertConfig
-from etc_jax.tasks.natural_questions import parse
 from etc_jax.tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
+from etc_jax.tasks.natural_questions.records import parse
 
 TASK = find_task("natural_questions", "sequence")
 WHOLE = {"question_tokens": 4, "stride": 60}

@@ -18,19 +18,25 @@ from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
 from etc_jax.tasks import natural_questions as nq
-from etc_jax.tasks.natural_questions import SIZES, SIZES_512, NaturalQuestionsOptions
 from etc_jax.tasks.natural_questions.decoding import MAX_SHORT_WORDS
+from etc_jax.tasks.natural_questions.inputs import (
+    SIZES,
+    SIZES_512,
+    NaturalQuestionsOptions,
+)
 
 
 def predicted(record, model, sizes, options=NaturalQuestionsOptions(), **pooling):  # noqa: B008
-    windows = nq.features(record, model, sizes, options=options)
-    return nq.pool(nq.summarise(nq.gold_outputs(windows), windows), **pooling)
+    windows = nq.inputs.features(record, model, sizes, options=options)
+    return nq.decoding.pool(
+        nq.decoding.summarise(nq.decoding.gold_outputs(windows), windows), **pooling
+    )
 
 
 def scores(records, model, sizes, options=NaturalQuestionsOptions()):  # noqa: B008
     found = {r.id: predicted(r, model, sizes, options) for r in records}
     return scoring.score(
-        [nq.official_gold(r) for r in records], nq.official(found)
+        [nq.decoding.official_gold(r) for r in records], nq.decoding.official(found)
     ).metrics
 
 
@@ -53,7 +59,7 @@ def made_up(name: int, words: int):
     everyone = [said] * answered + [annotation()] * (5 - answered)
     rng.shuffle(everyone)
     value = original(text, name=name, said=everyone)
-    return nq.parse(value, lambda kind, message: pytest.fail(message))
+    return nq.records.parse(value, lambda kind, message: pytest.fail(message))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +95,7 @@ def test_a_short_answer_of_too_many_words_is_out_of_reach():
         ([(first, first + MAX_SHORT_WORDS + 1)], 0.0),
     ):
         value = original(text, said=[annotation(long, spans)] * 2)
-        record = nq.parse(value, lambda kind, message: pytest.fail(message))
+        record = nq.records.parse(value, lambda kind, message: pytest.fail(message))
         got = scores([record], tokenizer(), SIZES)
         assert got["long-best-threshold-f1"] == 1.0
         assert got["short-best-threshold-f1"] == want

@@ -96,8 +96,7 @@ def test_the_file_is_a_line_a_page_that_the_scorer_reads(tmp_path):
         "KeyPhrases": [["old", "mill"], ["ton"]],
     }
     gold = [{"url": "a", "KeyPhrases": [["Ton"]]}, {"url": "b", "KeyPhrases": [["x"]]}]
-    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)))
-    got = scoring.score_files(tmp_path / "gold.jsonl", tmp_path / "p.jsonl")
+    got = scoring.score(gold, list(map(json.loads, lines)))
     assert got == scoring.score(gold, official(given)) and got.metrics["R@3"] == 0.5
 
 

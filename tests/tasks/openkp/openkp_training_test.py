@@ -43,7 +43,7 @@ def windows():
     return [
         w
         for p in pages
-        for w in openkp.features(p, tokenizer(), StructuredSizes(24, 5))
+        for w in openkp.inputs.features(p, tokenizer(), StructuredSizes(24, 5))
     ]
 
 

@@ -134,7 +134,7 @@ def predictions_of(queries, passages, vectors):
     for i, (query, passage) in enumerate(zip(queries, passages, strict=True)):
         made = record(id=str(i), query=query, passage=passage)
         rows = [vectors[query], vectors[passage], np.zeros((0, 2))]
-        outputs = retrieval.Vectors(*(np.array([x], np.float32) for x in rows))
+        outputs = retrieval.decoding.Vectors(*(np.array([x], np.float32) for x in rows))
         found |= TASK.answers(outputs, TASK.features(made, tokenizer(), SIZES))
     return found
 
@@ -173,7 +173,7 @@ def test_a_reader_sees_cosines_of_the_passages():
     made = record(task, hard=["the mill burned"])
     windows = task.features(made, tokenizer(), SIZES)
     rows = [[(1, 0)], [(0.6, 0.8)], [[(0.8, 0.6)]]]
-    outputs = retrieval.Vectors(*(np.array(x, np.float32) for x in rows))
+    outputs = retrieval.decoding.Vectors(*(np.array(x, np.float32) for x in rows))
     [told] = task.explain(outputs, windows, None)
     assert told.answer == "the mill burned" and told.score == pytest.approx(0.8)
     scores = [d.passages[0].score for d in told.documents]

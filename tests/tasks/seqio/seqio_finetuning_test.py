@@ -236,7 +236,7 @@ def sure(task):
             return 9.0 * (np.arange(g) == labels["candidate"][:, None])
         places = np.stack([labels["begin"], labels["end"]], -1)[:, None]
         n = arrays["long_tokens"].shape[1]
-        return hotpotqa.Outputs(
+        return hotpotqa.decoding.Outputs(
             support=18.0 * labels["support"] - 9.0,
             answer_type=9.0 * (np.arange(3) == labels["answer_type"][:, None]),
             span=9.0 * (np.arange(n)[None, :, None] == places),
@@ -268,7 +268,7 @@ def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
     records = good("hotpotqa", 6)
     register("set", "hotpotqa", {"validation": records})
     rng = np.random.default_rng(0)
-    drawn = hotpotqa.Outputs(
+    drawn = hotpotqa.decoding.Outputs(
         support=rng.normal(size=(6, 40)),
         answer_type=np.tile([1.0, 0.0, 0.5], (6, 1)),
         span=rng.normal(size=(6, 80, 2)),
@@ -277,11 +277,11 @@ def test_figures_are_those_of_the_scorer_for_any_outputs(sio, register):
 
     def outputs(arrays):
         place = next(at)
-        return hotpotqa.Outputs(*(x[place] for x in drawn))
+        return hotpotqa.decoding.Outputs(*(x[place] for x in drawn))
 
     figures, _ = evaluated(sio, "set", outputs)
     windows = windows_of("hotpotqa", records)
-    gold = [hotpotqa.official_gold(w.record) for w in windows]
+    gold = [hotpotqa.decoding.official_gold(w.record) for w in windows]
     found = task_lib.find_task("hotpotqa")
     want = found.score(gold, found.official(found.answers(drawn, windows)))
     assert figures == pytest.approx(dict(want.metrics), abs=1e-12)
@@ -300,11 +300,13 @@ def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
     model, sizes = articles.tokenizer(), StructuredSizes(60, 40)
     options = {"task": "natural_questions", "sizes": sizes}
     sio.finetuning.register_files("set", {"validation": file}, model, **options)
-    made = [nq.features(r, model, sizes) for r in nq.read([file])]
+    made = [nq.inputs.features(r, model, sizes) for r in nq.records.read([file])]
     count = sum(map(len, made))
     assert min(map(len, made)) > 2
     rng = np.random.default_rng(0)
-    drawn = nq.Outputs(rng.normal(size=(count, 5)), rng.normal(size=(count, 60, 4)))
+    drawn = nq.decoding.Outputs(
+        rng.normal(size=(count, 5)), rng.normal(size=(count, 60, 4))
+    )
     places = [slice(at, at + 2) for at in range(0, count, 2)]
 
     def figures(**more):
@@ -313,7 +315,7 @@ def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
         def outputs(arrays):
             place = next(at)
             rows = len(arrays["weights"])
-            return nq.Outputs(*(x[place][:rows] for x in drawn))
+            return nq.decoding.Outputs(*(x[place][:rows] for x in drawn))
 
         return evaluated(sio, "set", outputs, **more)[0]
 
@@ -322,10 +324,12 @@ def test_figures_of_records_of_many_windows_are_of_all_windows(sio, tmp_path):
         ends = np.cumsum([0, *map(len, made)])
         predictions, gold = {}, []
         for windows, start, stop in zip(made[:number], ends, ends[1:], strict=False):
-            own = nq.Outputs(*(x[start:stop] for x in drawn))
-            predictions[windows[0].record.id] = nq.pool(nq.summarise(own, windows))
-            gold.append(nq.official_gold(windows[0].record))
-        return dict(nq_scoring.score(gold, nq.official(predictions)).metrics)
+            own = nq.decoding.Outputs(*(x[start:stop] for x in drawn))
+            predictions[windows[0].record.id] = nq.decoding.pool(
+                nq.decoding.summarise(own, windows)
+            )
+            gold.append(nq.decoding.official_gold(windows[0].record))
+        return dict(nq_scoring.score(gold, nq.decoding.official(predictions)).metrics)
 
     assert figures() == pytest.approx(wanted(3), abs=1e-12)
     # Without the last window of the third there are two whole records.
@@ -345,7 +349,9 @@ def test_further_inputs_of_a_task_are_in_its_examples(sio, tmp_path):
         made.get_dataset(split="validation", shuffle=False).batch(3).as_numpy_iterator()
     )
     windows = [
-        w for r in openkp.read([file]) for w in openkp.features(r, tokenizer(), sizes)
+        w
+        for r in openkp.records.read([file])
+        for w in openkp.inputs.features(r, tokenizer(), sizes)
     ]
     want = stacked(windows) | {
         "labels": batch(windows)[3],
@@ -353,7 +359,9 @@ def test_further_inputs_of_a_task_are_in_its_examples(sio, tmp_path):
     }
     jax.tree.map(np.testing.assert_array_equal, sio.windows.model_batch(examples), want)
     at = iter((windows[:2], windows[2:]))
-    figures, _ = evaluated(sio, "set", lambda arrays: openkp.gold_outputs(next(at)))
+    figures, _ = evaluated(
+        sio, "set", lambda arrays: openkp.decoding.gold_outputs(next(at))
+    )
     assert figures["F1@3"] == 1.0
     forget_tasks(sio)
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from etc_jax.tasks.squad import pair_of, read
 from etc_jax.tasks.squad.distractors import main
+from etc_jax.tasks.squad.records import read
+from etc_jax.tasks.squad.text import pair_of
 from etc_jax.tasks.synthetic import squad as synthetic
 from etc_jax.tasks.synthetic.__main__ import main as synthetic_main
 

@@ -14,7 +14,6 @@ from etc_jax.datasets.spans import Outputs
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import squad
-from etc_jax.tasks.squad import structured
 from etc_jax.tasks.squad.decoding import N_BEST, NULL_ODDS, summarise
 
 TASK = squad.DATA_SET.in_format("sequence")
@@ -146,13 +145,13 @@ def test_what_cannot_be_learnt_says_why():
 
 
 def test_structured_inputs_have_globals_of_question_context_and_sentences():
-    sizes, options = StructuredSizes(32, 16), squad.SpanOptions(**SHORT)
+    sizes, options = StructuredSizes(32, 16), squad.inputs.SpanOptions(**SHORT)
 
     def split(paragraphs):
         return [s for p in paragraphs for s in split_at_stops(p)]
 
     given = {"options": options, "split_fn": split}
-    [made] = structured.features(record(), tokenizer(), sizes, **given)
+    [made] = squad.inputs.features(record(), tokenizer(), sizes, **given)
     pieces = tokenizer().pieces(made.tokens.long)
     assert pieces[:5] == ["[CLS]", "who", "owned", "it", "[UNK]"]
     assert said(made) == "Ann Lee"
@@ -161,12 +160,12 @@ def test_structured_inputs_have_globals_of_question_context_and_sentences():
     assert made.tokens.global_[:9].tolist() == [*ids, 0]
     sentence = made.structure.links[:, 0].tolist()
     assert sentence[:14] == [-1, 1, 2, 3, 4, *[6] * 9] and sentence[14] == 7
-    several = structured.features(
+    several = squad.inputs.features(
         record(), tokenizer(), StructuredSizes(14, 16), **given
     )
     assert [said(x) for x in several].count("Ann Lee") == 2 and len(several) == 4
     with pytest.raises(ValueError, match="global_length is 7, expected 8 at least"):
-        structured.features(record(), tokenizer(), StructuredSizes(32, 7), **given)
+        squad.inputs.features(record(), tokenizer(), StructuredSizes(32, 7), **given)
 
 
 # --- decoding -------------------------------------------------------------------------
@@ -184,8 +183,8 @@ def test_the_spans_of_a_window_are_those_of_a_plain_loop():
     [window] = windows_of()
     rng = np.random.default_rng(0)
     logits = Outputs(*rng.normal(size=(2, 1, 40)).astype(np.float32))
-    options = squad.SpanOptions(**SHORT, max_answer_tokens=4, n_best=7)
-    [[got]] = summarise(logits, [window], options=options)
+    options = squad.inputs.SpanOptions(**SHORT, max_answer_tokens=4, n_best=7)
+    [got] = summarise(logits, [window], options=options)
     rest = np.flatnonzero(window.document >= 0)
     pairs = [(i, j) for i in rest for j in rest if i <= j < i + 4]
     start, end = np.float64(logits.start[0]), np.float64(logits.end[0])

@@ -21,7 +21,7 @@ def record(**changes):
 
 
 def test_the_input_is_that_of_t5_and_the_target_the_first_answer():
-    pair = squad.pair_of(record())
+    pair = squad.text.pair_of(record())
     assert f"{pair.prefix} {pair.input}" == (
         "question: who owned the old mill? "
         "context: The old mill stands in Ton. Ann Lee owned it."
@@ -71,12 +71,12 @@ def test_predict_reads_a_release_and_questions_by_themselves(tmp_path):
     files = [str(write_release(tmp_path, [QUESTION])), str(lines)]
     found = [TASK.parse(x.value, None) for x in read_inputs(files, TASK.release)]
     assert found[0] == record() and found[1].answers is None
-    assert squad.pair_of(found[1]).target is None and TASK.gold(found[1]) is None
+    assert squad.text.pair_of(found[1]).target is None and TASK.gold(found[1]) is None
 
 
 def test_no_answer_is_an_empty_text_to_be_written():
     made = record(answers=[], is_impossible=True)
-    assert squad.pair_of(made).target == ""
+    assert squad.text.pair_of(made).target == ""
     [window] = TASK.features(made, multihop_samples.tokenizer())
     assert window.unusable is None
     assert written_text(window.target_tokens, multihop_samples.tokenizer()) == ""

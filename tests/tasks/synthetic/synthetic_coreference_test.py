@@ -6,7 +6,8 @@ import pytest
 
 from etc_jax.datasets.records import Problems
 from etc_jax.scoring import coreference
-from etc_jax.tasks.coreference import Record, read
+from etc_jax.tasks.coreference import read
+from etc_jax.tasks.coreference.records import Record
 from etc_jax.tasks.synthetic.__main__ import main
 from etc_jax.tasks.synthetic.coreference import (
     PRONOUNS,

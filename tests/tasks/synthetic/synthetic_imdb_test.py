@@ -41,7 +41,7 @@ def verdict_place(item) -> int:
 def test_the_verdict_is_the_label(items):
     for item in items:
         [verdict] = VERDICT.finditer(item["text"])
-        assert opinions(verdict[0]) == [imdb.LABELS[item["label"]]]
+        assert opinions(verdict[0]) == [imdb.records.LABELS[item["label"]]]
         assert len(opinions(item["text"])) == 7
     assert sum(item["label"] for item in items) == COUNT / 2
 
@@ -61,7 +61,7 @@ def test_half_of_the_verdicts_stand_after_all_others_and_512_words(items):
 def test_what_others_say_has_nothing_to_do_with_the_label(items):
     same = everything = 0
     for item in items:
-        label = imdb.LABELS[item["label"]]
+        label = imdb.records.LABELS[item["label"]]
         others = opinions(VERDICT.sub("", item["text"]))
         same += sum(x == label for x in others)
         everything += len(others)
@@ -75,7 +75,7 @@ def test_counting_opinions_is_not_enough(items):
     for item in items:
         said = opinions(item["text"])
         more = max(("neg", "pos"), key=said.count)
-        right += more == imdb.LABELS[item["label"]]
+        right += more == imdb.records.LABELS[item["label"]]
     # By counting: 1/2 + C(6, 3) / 2 ** 7 = 0.656; four standard deviations are 0.095.
     print(f"right by counting: {right} of {COUNT}")
     assert abs(right / COUNT - 0.656) < 0.095
@@ -91,13 +91,13 @@ def test_the_official_layout_is_read_as_it_was_made(tmp_path, items):
     assert folder == tmp_path / "train"
     assert [p.name for p in tmp_path.iterdir()] == ["train"]
     problems = Problems()
-    got = list(imdb.read([folder], problems))
+    got = list(imdb.records.read([folder], problems))
     assert not problems.counts and len(got) == 30
 
     def key(record):
         return record.id.split("/")[1:]
 
-    made = [imdb.parse(item, lambda kind, message: None) for item in items[:30]]
+    made = [imdb.records.parse(item, lambda kind, message: None) for item in items[:30]]
     for one, other in zip(sorted(got, key=key), sorted(made, key=key), strict=True):
         assert (one.text, one.label, one.rating) == (
             other.text,
@@ -109,8 +109,10 @@ def test_the_official_layout_is_read_as_it_was_made(tmp_path, items):
 def test_a_late_verdict_is_not_in_a_short_input(items):
     seen = {True: 0, False: 0}
     for item in items[:60]:
-        record = imdb.parse(item, lambda kind, message: None)
-        [made] = classification.features(record, tokenizer(), SequenceSizes(512, 1))
+        record = imdb.records.parse(item, lambda kind, message: None)
+        [made] = classification.inputs.features(
+            record, tokenizer(), SequenceSizes(512, 1)
+        )
         is_late = verdict_place(item) >= 600
         seen[is_late] += 1
         if is_late:
@@ -140,7 +142,7 @@ def test_the_command_writes_a_release(tmp_path, capsys):
     assert main([*args, "--start=2", "--late=1"]) == 0
     folder = tmp_path / "aclImdb" / "test"
     assert str(folder) in capsys.readouterr().out
-    ids = [re.sub(r"_\d+$", "", record.id) for record in imdb.read([folder])]
+    ids = [re.sub(r"_\d+$", "", record.id) for record in imdb.records.read([folder])]
     assert ids == ["test/neg/2", "test/neg/4", "test/pos/3", "test/pos/5"]
     # What is there is left alone.
     assert main(args) == 2 and "exists" in capsys.readouterr().err

@@ -66,9 +66,9 @@ def test_fields_are_those_of_the_release(release):
 
 def test_files_are_read_as_they_were_made(release, items):
     problems = Problems()
-    got = list(tq.read([release], problems))
+    got = list(tq.records.read([release], problems))
     assert not problems.counts and problems.read == COUNT
-    assert got == [tq.parse(item, lambda kind, message: None) for item in items]
+    assert got == [tq.records.parse(item, lambda kind, message: None) for item in items]
 
 
 def test_following_the_relation_answers_everything(items):
@@ -111,13 +111,13 @@ def test_how_often_a_name_is_told_says_nothing(items):
 
 @pytest.mark.parametrize("model", [tokenizer, byte_bpe])
 def test_gold_answers_survive_the_way_there_and_back(release, model):
-    got = list(tq.read([release]))[:25]
+    got = list(tq.records.read([release]))[:25]
     windows = [
-        w for r in got for w in tq.features(r, model(), SequenceSizes(9000, 128))
+        w for r in got for w in tq.inputs.features(r, model(), SequenceSizes(9000, 128))
     ]
     assert not [w.unusable for w in windows if w.unusable]
     predictions = TASK.answers(TASK.gold_outputs(windows), windows)
-    found = tq.score([tq.official_gold(r) for r in got], predictions)
+    found = tq.decoding.score([tq.decoding.official_gold(r) for r in got], predictions)
     assert found.metrics == {"exact_match": 1.0, "f1": 1.0} and found.count == 25
 
 
@@ -141,7 +141,7 @@ def test_the_command_writes_a_release(tmp_path, capsys):
     assert main(args) == 0
     path = tmp_path / "qa" / "wikipedia-train.json"
     assert str(path) in capsys.readouterr().out
-    assert [r.id for r in tq.read([path])] == ["syn_4_0", "syn_4_1", "syn_4_2"]
+    assert [r.id for r in tq.records.read([path])] == ["syn_4_0", "syn_4_1", "syn_4_2"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert main([*args, "--count=0"]) == 2
     assert "--count is 0; expected 1 or more" in capsys.readouterr().err

@@ -7,15 +7,17 @@ import multihop_samples
 import numpy as np
 import pytest
 
+from etc_jax.datasets.decoding import with_records
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.prediction.answers_page import page
-from etc_jax.tasks.token_classification import DATA_SET, features, parse
+from etc_jax.tasks.token_classification import DATA_SET
+from etc_jax.tasks.token_classification.decoding import tag_runs
 from etc_jax.tasks.token_classification.explained import (
-    explain,
     pool_entities,
     pool_plain,
 )
-from etc_jax.tasks.token_classification.records import TokenClassificationOptions
+from etc_jax.tasks.token_classification.inputs import features
+from etc_jax.tasks.token_classification.records import TokenClassificationOptions, parse
 
 LABELS = ("B-per", "B-t", "I-per", "O")
 OPTIONS = TokenClassificationOptions(labels=LABELS, scheme="iob2")
@@ -33,7 +35,7 @@ def explained(value, *tags, pool_fn=pool_entities):
     logits = np.zeros((1, 24, len(LABELS)))
     for place, tag in zip(windows[0].first_pieces, tags, strict=True):
         logits[0, place, LABELS.index(tag)] = 1
-    return pool_fn(explain(logits, windows))
+    return pool_fn(with_records(tag_runs)(logits, windows))
 
 
 def test_entities_stand_beside_the_gold_ones():

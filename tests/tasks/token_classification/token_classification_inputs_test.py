@@ -12,10 +12,10 @@ from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
 from etc_jax.datasets.records import BadRecordError
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.tasks.token_classification import inputs, parse, structured
+from etc_jax.tasks.token_classification import inputs
 from etc_jax.tasks.token_classification.decoding import pool, tag_runs
 from etc_jax.tasks.token_classification.document import Record
-from etc_jax.tasks.token_classification.records import TokenClassificationOptions
+from etc_jax.tasks.token_classification.records import TokenClassificationOptions, parse
 from etc_jax.tasks.token_classification.windows import cut
 
 TOKENIZER = multihop_samples.tokenizer()
@@ -135,7 +135,7 @@ def test_words_of_a_text_are_tokenised_with_the_spaces_they_have():
 
 def test_a_global_token_stands_for_each_sentence():
     sizes = StructuredSizes(16, 3)
-    [window] = structured.features(RECORD, TOKENIZER, sizes)
+    [window] = inputs.features(RECORD, TOKENIZER, sizes)
     want = "[CLS] the mill ##s [MASK] old town mill ##s burned .".split()
     assert pieces(window.tokens.long[:11]) == want
     # [CLS] and two: the third sentence shares the one of the second.
@@ -153,7 +153,7 @@ def test_a_global_token_stands_for_each_sentence():
         2,
     ]
     # A window in the middle of a sentence has a token for its part.
-    first, second = structured.features(RECORD, TOKENIZER, StructuredSizes(8, 4))
+    first, second = inputs.features(RECORD, TOKENIZER, StructuredSizes(8, 4))
     assert (first.words, second.words) == (range(5), range(5, 8))
     assert second.structure.links[:6, 0].tolist() == [-1, 1, 1, 1, 1, -1]
 
@@ -166,6 +166,6 @@ def test_what_cannot_be_an_input_is_named():
     with pytest.raises(ValueError, match="not all tags are known; give the option"):
         sequence(Record("r", (("the",),), (("O",),), ()))
     with pytest.raises(ValueError, match="no global token for a sentence"):
-        structured.features(RECORD, TOKENIZER, StructuredSizes(16, 1))
+        inputs.features(RECORD, TOKENIZER, StructuredSizes(16, 1))
     with pytest.raises(ValueError, match="no official inputs to follow"):
         inputs.features(RECORD, TOKENIZER, official_quirks=True)

@@ -7,8 +7,11 @@ import pytest
 
 from etc_jax.datasets.records import BadRecordError, Problems, RefusedError
 from etc_jax.tasks import token_classification
-from etc_jax.tasks.token_classification import parse, read
-from etc_jax.tasks.token_classification.records import TokenClassificationOptions
+from etc_jax.tasks.token_classification.records import (
+    TokenClassificationOptions,
+    parse,
+    read,
+)
 
 CONLL = """\
 -DOCSTART- -X- O O

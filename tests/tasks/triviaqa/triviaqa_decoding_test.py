@@ -21,7 +21,7 @@ SIZES = SequenceSizes(input_length=40, global_length=8)
 
 
 def window(*args, model=None, sizes=SIZES, **changes):
-    [made] = tq.features(record(*args, **changes), model or tokenizer(), sizes)
+    [made] = tq.inputs.features(record(*args, **changes), model or tokenizer(), sizes)
     return made
 
 
@@ -94,12 +94,13 @@ def test_answers_are_of_thirty_tokens_at_most():
 def test_the_official_file_is_what_the_measure_reads(tmp_path):
     made = window()
     predictions = TASK.answers(TASK.gold_outputs([made]), [made])
-    gold, given = tmp_path / "dev.json", tmp_path / "predictions.json"
+    given = tmp_path / "predictions.json"
     TASK.write(predictions, given)
     answer = {"NormalizedAliases": ["ann lee"]}
     question = {"QuestionId": "tc_1", "Answer": answer}
-    gold.write_text(json.dumps({"Domain": "Wikipedia", "Data": [question]}))
-    assert scoring.score_files(gold, given).metrics["exact_match"] == 1.0
+    gold = scoring.truths_of({"Domain": "Wikipedia", "Data": [question]})
+    got = scoring.score(gold, json.loads(given.read_text()))
+    assert got.metrics["exact_match"] == 1.0
 
 
 REAL = ["web-dev", "web-train", "wikipedia-dev", "wikipedia-train"]
@@ -112,14 +113,16 @@ def test_gold_answers_survive_the_way_there_and_back(vocabulary):
     model = open_tokenizer(folder / "tokenizers" / vocabulary)
     problems = Problems()
     files = [folder / f"triviaqa/qa/{name}.json" for name in REAL]
-    records = tq.read(files, problems)
-    windows = [window for record in records for window in tq.features(record, model)]
+    records = tq.records.read(files, problems)
+    windows = [
+        window for record in records for window in tq.inputs.features(record, model)
+    ]
     assert problems.read == len(windows) == 18 and not problems.counts
     answerable = [w for w in windows if w.unusable is None]
     assert len(answerable) == 15
     predictions = TASK.answers(TASK.gold_outputs(answerable), answerable)
-    gold = [tq.official_gold(w.record) for w in answerable]
-    found = tq.score(gold, predictions)
+    gold = [tq.decoding.official_gold(w.record) for w in answerable]
+    found = tq.decoding.score(gold, predictions)
     assert found.metrics == {"exact_match": 1.0, "f1": 1.0} and not found.problems()
     # The others get an answer too.
     others = [w for w in windows if w.unusable is not None]

@@ -22,7 +22,7 @@ SIZES = SequenceSizes(input_length=40, global_length=8)
 
 
 def window(got=None, model=None, sizes=SIZES):
-    [made] = tq.features(got or record(), model or tokenizer(), sizes)
+    [made] = tq.inputs.features(got or record(), model or tokenizer(), sizes)
     return made
 
 
@@ -120,7 +120,7 @@ def test_tokenizers_without_separators_and_quirks_are_refused():
     with pytest.raises(ValueError, match="lacks sep"):
         window(model=sentence_pieces())
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        tq.features(record(), tokenizer(), SIZES, official_quirks=True)
+        tq.inputs.features(record(), tokenizer(), SIZES, official_quirks=True)
 
 
 def test_a_record_without_an_occurrence_is_not_trained_on():
@@ -231,8 +231,8 @@ def test_occurrences_in_real_documents_are_those_of_a_regular_expression(vocabul
     model = open_tokenizer(folder / "tokenizers" / vocabulary)
     total = 0
     for name in ("web-dev", "web-train", "wikipedia-dev", "wikipedia-train"):
-        for got in tq.read([folder / "triviaqa" / "qa" / f"{name}.json"]):
-            [made] = tq.features(got, model, SequenceSizes(40_000, 64))
+        for got in tq.records.read([folder / "triviaqa" / "qa" / f"{name}.json"]):
+            [made] = tq.inputs.features(got, model, SequenceSizes(40_000, 64))
             assert made.example_ids[-1] == 0
             want = [f for d in got.documents for f in by_regex(got.aliases, d.text)]
             assert [normalize(x) for x in said(made)] == want[:MAX_OCCURRENCES]

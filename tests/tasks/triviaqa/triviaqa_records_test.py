@@ -40,7 +40,7 @@ def release(folder, questions, domain="Wikipedia", texts=TEXTS, **more):
 
 def read_all(path, **options):
     problems = Problems()
-    return list(tq.read([path], problems, **options)), problems
+    return list(tq.records.read([path], problems, **options)), problems
 
 
 def test_a_question_of_the_wikipedia_track_has_all_of_its_documents(tmp_path):
@@ -66,7 +66,7 @@ def test_predict_takes_official_files_and_questions_with_their_texts(tmp_path):
         own.write_text(json.dumps(value))
         [raw] = read_inputs([str(own)], TQ_TASK.release)
         for got in (first, raw):
-            assert tq.parse(got.value, lambda kind, message: None) == wanted
+            assert tq.records.parse(got.value, lambda kind, message: None) == wanted
     [gone] = read_inputs([str(tmp_path / "gone.json")], TQ_TASK.release)
     assert "No such file" in gone.fault
 
@@ -198,7 +198,7 @@ def test_a_bad_question_is_named(tmp_path, changes, kind, message):
     [text] = problems.messages[kind]
     assert text.startswith(f"{path}, record 2: ") and message in text
     with pytest.raises(BadRecordError, match="record 2"):
-        list(tq.read([path]))
+        list(tq.records.read([path]))
 
 
 def test_a_question_that_comes_twice_is_named(tmp_path):
@@ -252,10 +252,10 @@ def test_a_domain_before_the_questions_and_gzip_are_read_too(tmp_path):
 
 def test_a_question_with_its_texts_is_a_record():
     value = question(Documents=[{"Filename": "a", "Text": "Ann Lee."}])
-    got = tq.parse(value, lambda kind, message: pytest.fail(message))
+    got = tq.records.parse(value, lambda kind, message: pytest.fail(message))
     assert got.documents == (("a", "Ann Lee."),)
     with pytest.raises(BadRecordError, match="no 'Documents'"):
-        tq.parse(question(), lambda kind, message: None)
+        tq.records.parse(question(), lambda kind, message: None)
 
 
 REAL = ["web-dev", "web-train", "wikipedia-dev", "wikipedia-train"]

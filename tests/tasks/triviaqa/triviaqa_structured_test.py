@@ -14,7 +14,6 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.spans import Outputs
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import triviaqa as tq
-from etc_jax.tasks.triviaqa import structured
 
 TASK = tq.DATA_SET.in_format("structured")
 SIZES = StructuredSizes(32, 16)
@@ -27,7 +26,7 @@ def split(paragraphs):
 
 
 def window(got=None, model=None, sizes=SIZES):
-    made = structured.features(
+    made = tq.inputs.features(
         got or record(), model or tokenizer(), sizes, split_fn=split
     )
     return made[0]
@@ -98,10 +97,14 @@ def test_real_documents_have_the_answers_of_the_other_format():
     model = open_tokenizer(folder / "tokenizers" / "bert_base_uncased")
     sizes, count = StructuredSizes(3000, 200), 0
     names = ("wikipedia-dev", "wikipedia-train", "web-train")
-    for got in tq.read([folder / "triviaqa" / "qa" / f"{x}.json" for x in names]):
-        [made] = structured.features(got, model, sizes)
+    for got in tq.records.read(
+        [folder / "triviaqa" / "qa" / f"{x}.json" for x in names]
+    ):
+        [made] = tq.inputs.features(got, model, sizes)
         # The other format has two separators more.
-        [other] = tq.features(got, model, type(tq.SIZES)(sizes.long_length + 2, 200))
+        [other] = tq.inputs.features(
+            got, model, type(tq.inputs.SIZES)(sizes.long_length + 2, 200)
+        )
         np.testing.assert_array_equal(
             made.document[made.document >= 0], other.document[other.document >= 0]
         )
@@ -156,9 +159,9 @@ def test_what_cannot_be_an_input_is_named():
     with pytest.raises(BadRecordError, match="no text: 'tc_1'"):
         window(record("\u200b"))
     with pytest.raises(ValueError, match="leave official_quirks out"):
-        structured.features(record(), tokenizer(), official_quirks=True)
+        tq.inputs.features(record(), tokenizer(), official_quirks=True)
     with pytest.raises(ValueError, match="do not spell the text"):
-        structured.features(record(), tokenizer(), SIZES, split_fn=lambda _: ["x"])
+        tq.inputs.features(record(), tokenizer(), SIZES, split_fn=lambda _: ["x"])
 
 
 def test_a_whole_record_has_the_tokens_that_it_says():

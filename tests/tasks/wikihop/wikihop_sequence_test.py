@@ -218,7 +218,8 @@ def test_gold_outputs_of_made_up_records_are_right(tmp_path, length):
     got = WIKIHOP_SEQUENCE.upper_bound([path], BERT, sizes)
     assert got.scores.metrics == {"accuracy": 1.0} and got.losses == ()
     windows = [
-        len(WIKIHOP_SEQUENCE.features(r, BERT, sizes)) for r in wikihop.read([path])
+        len(WIKIHOP_SEQUENCE.features(r, BERT, sizes))
+        for r in wikihop.records.read([path])
     ]
     assert (max(windows) > 1) == (length == 300)
 

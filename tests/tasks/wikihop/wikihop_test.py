@@ -24,7 +24,9 @@ def record(**changes):
 
 def window(sizes=SIZES, changes=(), **options):
     options.setdefault("split_fn", split_at_stops)
-    [made] = wh.features(record(**dict(changes)), tokenizer(), sizes, **options)
+    [made] = wh.choice_inputs.features(
+        record(**dict(changes)), tokenizer(), sizes, **options
+    )
     return made
 
 
@@ -43,7 +45,7 @@ def test_a_record_keeps_every_field(tmp_path):
         "candidates": ["___MASK3___", "___MASK7___"],
         "supports": ["___MASK7___ is a town ."],
     }
-    plain, hidden = wh.read(write_json(tmp_path, [WIKIHOP, masked]))
+    plain, hidden = wh.records.read(write_json(tmp_path, [WIKIHOP, masked]))
     assert (plain.id, plain.query, plain.label) == ("WH_0", "country old mill", 0)
     assert plain.documents == tuple(WIKIHOP["supports"])
     assert hidden.answer == "___MASK7___" and hidden.label == 1
@@ -75,7 +77,7 @@ def test_answers_are_compared_stripped_and_in_lower_case():
 def test_a_bad_record_is_named(tmp_path, changes, kind, message):
     path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "WH_1", **changes}])
     problems = Problems()
-    assert [r.id for r in wh.read([path], problems)] == ["WH_0"]
+    assert [r.id for r in wh.records.read([path], problems)] == ["WH_0"]
     assert problems.counts == {kind: 1}
     [text] = problems.messages[kind]
     assert text.startswith(f"{path}, record 2: ") and message in text
@@ -85,10 +87,10 @@ def test_odd_records_are_counted_and_used(tmp_path):
     value = {**WIKIHOP, "supports": ["", *WIKIHOP["supports"]]}
     value["candidates"] = [*WIKIHOP["candidates"], "Norland"]
     problems = Problems()
-    [got] = wh.read([write_json(tmp_path, [value])], problems)
+    [got] = wh.records.read([write_json(tmp_path, [value])], problems)
     assert problems.counts == {"empty document": 1, "candidate twice": 1}
     made, official = (
-        wh.features(
+        wh.choice_inputs.features(
             got,
             tokenizer(),
             SIZES,
@@ -103,9 +105,9 @@ def test_odd_records_are_counted_and_used(tmp_path):
 
 def test_a_test_file_has_no_answers(tmp_path):
     value = {k: v for k, v in WIKIHOP.items() if k != "answer"}
-    [got] = wh.read(write_json(tmp_path, [value]))
+    [got] = wh.records.read(write_json(tmp_path, [value]))
     assert got.answer is None and got.label is None
-    [made] = wh.features(got, tokenizer(), SIZES, split_fn=split_at_stops)
+    [made] = wh.choice_inputs.features(got, tokenizer(), SIZES, split_fn=split_at_stops)
     assert made.unusable == "no gold answer" and made.labels["candidate"] == -1
     with pytest.raises(ValueError, match="'WH_0' has no gold answer"):
         TASK.gold_outputs([made])
@@ -147,9 +149,9 @@ def test_each_group_is_apart():
 
 
 def test_exemptions_are_a_choice():
-    options = wh.CandidateOptions(exempt_candidates=False)
+    options = wh.choice_inputs.CandidateOptions(exempt_candidates=False)
     assert window(options=options).structure.exempt_g2l.sum() == 3
-    options = wh.CandidateOptions(exempt_question=False)
+    options = wh.choice_inputs.CandidateOptions(exempt_question=False)
     assert window(options=options).structure.exempt_g2l.sum() == 4
 
 
@@ -225,7 +227,7 @@ def test_special_ids_are_those_of_the_vocabulary_but_officially():
     model = sentence_pieces(official_model())
     sizes = StructuredSizes(400, 100)
     ours, official = (
-        wh.features(
+        wh.choice_inputs.features(
             record(), model, sizes, split_fn=split_at_stops, official_quirks=quirks
         )[0]
         for quirks in (False, True)
@@ -268,7 +270,10 @@ def test_sentences_are_dropped_from_the_longest_document(
 
 
 def test_what_is_kept_is_the_beginning_of_each_document():
-    full, cut = window(), window(options=wh.CandidateOptions(max_sentences=3))
+    full, cut = (
+        window(),
+        window(options=wh.choice_inputs.CandidateOptions(max_sentences=3)),
+    )
     assert cut.tokens.global_[:12].tolist() == [4] * 4 + [3] * 3 + [5, 1, 5, 1, 1]
     kept = [p for p in pieces(cut) if p != "[PAD]"]
     whole = pieces(full)
@@ -322,13 +327,18 @@ def test_gold_answers_survive_the_way_there_and_back(name):
     folder = require_shared("data")
     model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
     problems = Problems()
-    records = list(wh.read([folder / "wikihop" / name], problems))
+    records = list(wh.records.read([folder / "wikihop" / name], problems))
     assert records and not problems.counts
     windows = [
-        w for r in records for w in wh.features(r, model, split_fn=split_at_stops)
+        w
+        for r in records
+        for w in wh.choice_inputs.features(r, model, split_fn=split_at_stops)
     ]
     predictions = TASK.answers(TASK.gold_outputs(windows), windows)
-    right = [wh.normal(predictions[r.id]) == wh.normal(r.answer) for r in records]
+    right = [
+        wh.records.normal(predictions[r.id]) == wh.records.normal(r.answer)
+        for r in records
+    ]
     assert all(right) and len(right) == len(records)
     # Every candidate is tied to itself, and some to the documents.
     for r, w in zip(records, windows, strict=True):
