@@ -33,11 +33,6 @@ ARGV = {
         *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
         *("--validation=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
     ),
-    "lifted_bert": (
-        *("--bert=BERT", "--text=HERE/text.jsonl", "--text_field=body"),
-        *("--items=12", "--validation=4", "--contexts=4", "--words=0", "--workers=0"),
-        *("--long_length=1024", "--short_length=256", "--text_validation=0.4"),
-    ),
 }
 CPC = ("objective.mlm_weight", "objective.cpc_weight")
 # Fields in which a row differs from the first one.
@@ -82,7 +77,7 @@ def argv(here, tiny_bert):
     """The command line of a study; what it makes up is made up once."""
 
     def make(name, *more):
-        places = {"HERE": here, "BERT": tiny_bert[0]}
+        places = {"HERE": here, "BERT": tiny_bert}
         given = [*ARGV[name], *more]
         for word, path in places.items():
             given = [x.replace(word, str(path)) for x in given]
