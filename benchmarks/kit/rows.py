@@ -247,7 +247,7 @@ class Command:
       text: its docstring.
       prepare_fn: makes the items and what else is needed, from the arguments and the
         changes of configs; its errors (ValueError, OSError, RunError) end the command.
-      names: of the rows; none: `add_fn` has an option for them.
+      names: of the rows.
       numbers: {option: (default, help)} of further whole numbers.
       add_fn: adds further options, by the `add_argument` that it is given.
       seeds: by default.
@@ -256,7 +256,7 @@ class Command:
     module: str
     text: str
     prepare_fn: Callable[[argparse.Namespace, Sequence[str]], Study]
-    names: Collection[str] = ()
+    names: Collection[str]
     numbers: Mapping[str, tuple[int | None, str]] = dataclasses.field(
         default_factory=dict
     )
@@ -267,9 +267,8 @@ class Command:
         """The options."""
         made = report.parser(self.module.rpartition(".")[2], self.text)
         add = made.add_argument
-        if self.names:
-            rows = tuple(self.names)
-            add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
+        rows = tuple(self.names)
+        add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
         add("--seeds", type=report.integers, default=self.seeds)
         for name, (default, says) in self.numbers.items():
             add(f"--{name}", type=int, default=default, help=f"{says}; {default}")
