@@ -10,7 +10,6 @@
     length   one attention layer of LSH attention and one of full attention with the
              same projections, forward and backward: temporary memory, peak of a
              process of its own, seconds; the exponents of all three over the lengths
-    terms    each term of the paper's tables 1 and 3 by itself (`reformer_terms`)
 
 At the shortest length LSH attention is compared with its dense form before anything is
 timed. Exit code 1 if a floor fails, 3 on a busy machine.
@@ -28,7 +27,6 @@ import numpy as np
 from benchmarks.kit import memory, report, scaling
 from benchmarks.kit.harness import Floor, Side
 from benchmarks.kit.memory import MIB
-from benchmarks.memory import reformer_terms
 from benchmarks.speed.reformer_parts import (
     KINDS,
     AttentionSizes,
@@ -42,7 +40,6 @@ from benchmarks.speed.reformer_parts import (
 DEPTHS = (6, 12, 24, 48)
 LSH_LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 FULL_LENGTHS = (1024, 2048, 4096, 8192)
-TERM_FACTORS = (1, 2, 4)
 TOLERANCE = 1e-3
 
 # Temporary memory of a reversible stack: largest over smallest, less 1. What it keeps
@@ -173,27 +170,7 @@ def peak(sizes: AttentionSizes) -> dict[str, Any]:
     return memory.measure("benchmarks.memory.reformer_memory:build_run", arguments)
 
 
-def measure_terms(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]]:
-    """The paper's tables term by term; (ready for JSON, no floors)."""
-    common = {
-        "num_heads": args.num_heads,
-        "head_dim": args.terms_head_dim,
-        "chunk_length": args.terms_chunk_length,
-    }
-    lengths = {kind: getattr(args, f"terms_{kind}_length") for kind in KINDS}
-    found = reformer_terms.measure_tables(
-        {k: AttentionSizes(k, n, seed=args.seed, **common) for k, n in lengths.items()},
-        lengths,
-        args.terms_factors,
-        args.rounds,
-        mlp_chunk_length=args.terms_chunk_length,
-        mlp_dim=args.terms_mlp_dim,
-        **common,
-    )
-    return dict(found), []
-
-
-MEASURES = {"depth": measure_depth, "length": measure_length, "terms": measure_terms}
+MEASURES = {"depth": measure_depth, "length": measure_length}
 NUMBERS = {
     "num_heads": 8,
     "head_dim": 64,
@@ -203,17 +180,11 @@ NUMBERS = {
     "depth_length": 4096,
     "depth_embed_dim": 128,
     "depth_chunk_length": 128,
-    "terms_lsh_length": 2048,
-    "terms_full_length": 512,
-    "terms_head_dim": 16,
-    "terms_chunk_length": 128,
-    "terms_mlp_dim": 256,
 }
 SERIES = {
     "depths": DEPTHS,
     "lsh_lengths": LSH_LENGTHS,
     "full_lengths": FULL_LENGTHS,
-    "terms_factors": TERM_FACTORS,
 }
 
 

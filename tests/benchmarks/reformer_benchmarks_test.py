@@ -8,8 +8,7 @@ import pytest
 import tiny_model
 
 from benchmarks.kit import memory
-from benchmarks.memory import reformer_memory, reformer_terms
-from benchmarks.memory.reformer_terms import ModelSizes
+from benchmarks.memory import reformer_memory
 from benchmarks.speed import reformer_parts
 from benchmarks.speed.reformer_parts import AttentionSizes
 from etc_jax.models.reformer.body import ReformerLm
@@ -125,73 +124,6 @@ def test_a_process_of_its_own_runs_the_same_layer():
     output, _ = run()
     assert output.shape == (1, 8, 8)
     assert metrics["xla_temp_bytes"] > 0
-
-
-def test_only_the_length_grows_full_attention_by_its_square():
-    points = [AttentionSizes("full", n, 1, 2, 4) for n in (128, 256, 512)]
-    row = reformer_terms.measure(
-        "full", "length", (2, 2), points, reformer_terms.attention_step, 1
-    )
-    assert row["values"] == [128, 256, 512]
-    assert row["memory_exponent"] == pytest.approx(2, abs=0.2)
-    logits = 4 * 2 * 512 * 512
-    assert row["temporary_bytes"][-1] > logits
-
-
-@pytest.mark.parametrize(
-    "row, reversible, whole, cut",
-    [
-        ("transformer", False, True, False),
-        ("reversible", True, True, False),
-        ("chunked_reversible", True, True, True),
-        ("lsh_transformer", False, False, False),
-        ("reformer", True, False, True),
-    ],
-)
-def test_rows_of_table_3_are_the_models_of_the_paper(row, reversible, whole, cut):
-    config = ModelSizes(row, length=64, chunk_length=16, mlp_chunk_length=16).config
-    assert not list(config.problems())
-    assert config.reversible is reversible
-    assert (config.lsh_chunk_length == 64) is whole
-    assert (config.mlp_chunk_length == 16) is cut
-
-
-@pytest.mark.full  # compiles four models
-@pytest.mark.parametrize("row, flat", [("reversible", False), ("reformer", True)])
-def test_cutting_the_feed_forward_takes_its_width_out_of_the_memory(row, flat):
-    sizes = ModelSizes(
-        row, length=512, num_heads=1, head_dim=8, mlp_dim=64, mlp_chunk_length=16
-    )
-    points = reformer_terms.grown(sizes, "mlp_dim", (1, 8))
-    assert [point.mlp_dim for point in points] == [64, 512]
-    temporaries = [reformer_terms.compile_model(point).temp_bytes for point in points]
-    assert (temporaries[1] < 1.2 * temporaries[0]) is flat
-
-
-def test_tables_have_every_row_and_say_what_is_above(monkeypatch, capsys):
-    def measure(row, variable, bounds, points, build, rounds):
-        values = [getattr(p, variable) for p in points]
-        assert values[1] == 2 * values[0]
-        steep = (row, variable) == ("lsh", "batch")
-        return {
-            "row": row,
-            "variable": variable,
-            "values": values,
-            "memory_exponent": bounds[0] + steep,
-            "memory_bound": bounds[0],
-            "time_exponent": bounds[1],
-            "time_bound": bounds[1],
-            "within": [not steep, True],
-        }
-
-    monkeypatch.setattr(reformer_terms, "measure", measure)
-    attention = {kind: AttentionSizes(kind) for kind in ("lsh", "full")}
-    found = reformer_terms.measure_tables(
-        attention, {"lsh": 64, "full": 32}, (1, 2), rounds=1
-    )
-    assert len(found["table_1"]) == 8 and len(found["table_3"]) == 15
-    shown = capsys.readouterr().out
-    assert shown.count("memory above") == 1 and shown.count("within") == 22
 
 
 # --- what is compiled -----------------------------------------------------------------
