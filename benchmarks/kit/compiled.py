@@ -1,7 +1,7 @@
 """Functions in JAX that are compiled before they are timed, and what they are given."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -16,20 +16,22 @@ class Compiled:
     Attributes:
       temp_bytes: XLA's own count of temporary memory.
       peak_bytes: XLA's own count of that and of what comes out.
+      arrays: named arrays of what `run` gives, see `harness.Side`.
     """
 
     call: Callable
     args: tuple
     temp_bytes: int
     peak_bytes: int
+    arrays: Callable[[Any], Mapping[str, np.ndarray]]
 
     @classmethod
-    def make(cls, fn: Callable, *args) -> "Compiled":
+    def make(cls, fn: Callable, *args, arrays: Callable = lambda _: {}) -> "Compiled":
         args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
         call = jax.jit(fn).lower(*args).compile()
         memory = call.memory_analysis()
         temp = memory.temp_size_in_bytes
-        return cls(call, args, temp, temp + memory.output_size_in_bytes)
+        return cls(call, args, temp, temp + memory.output_size_in_bytes, arrays)
 
     def run(self):
         """One call, waited for."""

@@ -41,6 +41,11 @@ class Side:
     oracle: Callable[[], Mapping[str, np.ndarray]] | None = None
     note: str = ""
 
+    @classmethod
+    def of(cls, name: str, built: Any, *more: Any) -> "Side":
+        """What has `run` and `arrays`, with (oracle, note)."""
+        return cls(name, built.run, built.arrays, *more)
+
 
 @dataclasses.dataclass(frozen=True)
 class Timing:

@@ -18,19 +18,17 @@ timed. Exit code 1 if a floor fails, 3 on a busy machine.
 import argparse
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.kit import memory, report, scaling
+from benchmarks.kit import machine, memory, report, scaling
 from benchmarks.kit.harness import Floor, Side
 from benchmarks.kit.memory import MIB
 from benchmarks.speed.reformer_parts import (
     KINDS,
     AttentionSizes,
-    attention_arrays,
     attention_step,
     memory_of,
     model_step,
@@ -133,7 +131,7 @@ def measure_length(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor
             f"length: one layer of {kind} attention, forward and backward",
             lengths,
             [attention_side(sizes) for sizes in points],
-            [functools.partial(peak, sizes) for sizes in points],
+            [functools.partial(memory.measure, attention_step, x) for x in points],
             time="seconds",
             rounds=args.rounds,
             tolerance=TOLERANCE,
@@ -151,23 +149,10 @@ def attention_side(sizes: AttentionSizes) -> Side:
 
     def dense():
         step = attention_step(sizes, implementation="dense")
-        return attention_arrays(step.run())
+        return step.arrays(step.run())
 
-    step = attention_step(sizes)
     oracle = dense if sizes.kind == "lsh" else None
-    return Side(sizes.kind, step.run, attention_arrays, oracle)
-
-
-def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
-    """Builder for `memory.measure`: (run, metrics) of one attention layer."""
-    step = attention_step(AttentionSizes(**sizes))
-    return step.run, step.more
-
-
-def peak(sizes: AttentionSizes) -> dict[str, Any]:
-    """`peak_bytes` and `xla_temp_bytes` of one layer, in a process of its own."""
-    arguments = {"sizes": dataclasses.asdict(sizes)}
-    return memory.measure("benchmarks.memory.reformer_memory:build_run", arguments)
+    return Side.of(sizes.kind, attention_step(sizes), oracle)
 
 
 MEASURES = {"depth": measure_depth, "length": measure_length}
@@ -214,8 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
     options = parser()
     args = parse(options, argv)
-    # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    machine.use("cpu")
 
     def work():
         found = {part: MEASURES[part](args) for part in args.parts}

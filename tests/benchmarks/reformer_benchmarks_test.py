@@ -84,9 +84,8 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
         steps.append(reformer_parts.attention_step(*sizes, **how))
         return steps[-1]
 
-    def measure(builder, arguments):
-        assert builder == "benchmarks.memory.reformer_memory:build_run"
-        sizes = AttentionSizes(**arguments["sizes"])
+    def measure(build, sizes):
+        assert build is attention_step
         power = 2 if sizes.kind == "full" else 1
         peak = sizes.length**power
         return {"peak_bytes": peak, "xla_temp_bytes": peak * sizes.length}
@@ -113,17 +112,17 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     # LSH at both lengths, its oracle, full attention at both: with the same weights.
     shapes = [jax.tree.map(np.shape, step.args) for step in steps]
     assert len(shapes) == 5 and shapes[0] == shapes[2] == shapes[3]
-    arrays = reformer_parts.attention_arrays(steps[0].run())
+    arrays = steps[0].arrays(steps[0].run())
     assert {"output", "grad input", "grad query_key", "grad out"} <= arrays.keys()
     assert min(np.max(np.abs(x)) for x in arrays.values()) > 1e-2
 
 
 def test_a_process_of_its_own_runs_the_same_layer():
-    sizes = AttentionSizes("full", 8, 1, 2, 4)
-    run, metrics = reformer_memory.build_run(dataclasses.asdict(sizes))
-    output, _ = run()
-    assert output.shape == (1, 8, 8)
-    assert metrics["xla_temp_bytes"] > 0
+    sizes = AttentionSizes("full", 8, 2, 4)
+    got = memory.measure(reformer_parts.attention_step, sizes)
+    here = reformer_parts.attention_step(sizes)
+    assert here.run()[0].shape == (1, 8, 8)
+    assert got["xla_temp_bytes"] == here.temp_bytes > 0
 
 
 # --- what is compiled -----------------------------------------------------------------
@@ -146,22 +145,21 @@ def model_step():
 
 def test_full_attention_is_a_softmax_over_all_earlier_tokens():
     length = 16
-    sizes = AttentionSizes("full", length, batch=2, num_heads=2, head_dim=4, seed=3)
+    sizes = AttentionSizes("full", length, num_heads=2, head_dim=4, seed=3)
     step = reformer_parts.attention_step(sizes)
-    got = reformer_parts.attention_arrays(step.run())["output"]
+    got = step.arrays(step.run())["output"][0]
     params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), step.args)
     w = {name: part["kernel"] for name, part in params.items()}
-    for row in range(2):
-        query = np.einsum("ne,ehd->nhd", x[row], w["query_key"])
-        value = np.einsum("ne,ehd->nhd", x[row], w["value"])
-        key = query / np.linalg.norm(query, axis=-1, keepdims=True)
-        for i in range(length):
-            logits = np.einsum("hd,nhd->hn", query[i], key[: i + 1])
-            p = np.exp(logits)
-            p /= p.sum(axis=-1, keepdims=True)
-            mixed = np.einsum("hn,nhd->hd", p, value[: i + 1])
-            want = np.einsum("hd,hde->e", mixed, w["out"])
-            np.testing.assert_allclose(got[row, i], want, atol=1e-4)
+    query = np.einsum("ne,ehd->nhd", x[0], w["query_key"])
+    value = np.einsum("ne,ehd->nhd", x[0], w["value"])
+    key = query / np.linalg.norm(query, axis=-1, keepdims=True)
+    for i in range(length):
+        logits = np.einsum("hd,nhd->hn", query[i], key[: i + 1])
+        p = np.exp(logits)
+        p /= p.sum(axis=-1, keepdims=True)
+        mixed = np.einsum("hn,nhd->hd", p, value[: i + 1])
+        want = np.einsum("hd,hde->e", mixed, w["out"])
+        np.testing.assert_allclose(got[i], want, atol=1e-4)
 
 
 def test_an_unknown_kind_is_refused():
