@@ -69,7 +69,6 @@ def make_caches(
     sizes: Any,
     *,
     drawn: Mapping[str, Any] | None = None,
-    workers: int = 0,
 ) -> tuple[WindowCache, WindowCache]:
     """Inputs to learn from and to validate on, made once.
 
@@ -80,7 +79,6 @@ def make_caches(
       folder: of both, `train` and `validation`.
       sizes: of an input.
       drawn: options of the task for the records that are trained on alone.
-      workers: processes that make inputs.
     """
     made = [
         prepare.prepare(
@@ -89,7 +87,6 @@ def make_caches(
             tokenizer,
             folder / name,
             sizes=sizes,
-            workers=workers,
         )
         for name, file, options in zip(
             ("train", "validation"), files, (drawn, None), strict=True
@@ -169,36 +166,29 @@ def changed(
     Raises:
       ValueError: if one has another form, names no field, or has a wrong value.
     """
-    values = config_lib.flat_items(config.to_dict())
+    values = config.to_dict()
     for change in changes:
         found = _CHANGE.fullmatch(change)
         if found is None:
             raise ValueError(f"{change!r} is not of the form --config.A.B=VALUE")
         path, value = found.groups()
         try:
-            values[path] = ast.literal_eval(value)
+            value = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            values[path] = value
-    return config_lib.from_config_dict(_nested(values))
-
-
-def as_changes(values: Mapping[str, Any]) -> list[str]:
-    """{dotted path: value} in the form of the command line; see `changed`."""
-    return [f"--config.{path}={value!r}" for path, value in values.items()]
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `config.flat_items`."""
-    nested: dict[str, Any] = {}
-    for path, value in values.items():
+            pass  # a string
         *sections, name = path.split(".")
-        inner = nested
+        inner = values
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise ValueError(f"--config.{path}: {section} has no fields")
         inner[name] = value
-    return nested
+    return config_lib.from_config_dict(values)
+
+
+def as_changes(values: Mapping[str, Any]) -> list[str]:
+    """{dotted path: value} in the form of the command line; see `changed`."""
+    return [f"--config.{path}={value!r}" for path, value in values.items()]
 
 
 def convert(*argv: str) -> None:

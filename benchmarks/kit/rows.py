@@ -23,6 +23,13 @@ from etc_jax.data.windows.cache import WindowCache
 
 MODEL = quickstart_wikihop.MODEL
 
+# What ends the help of each study.
+HELP = """
+Finished runs are not trained again: a command that was stopped goes on where it stood,
+and rows or seeds can be added. Arguments of the form --config.A.B=VALUE go to every
+run.
+"""
+
 # A finished run's config and folder to its scores.
 ScoreFn = Callable[[Config, pathlib.Path], Mapping[str, float]]
 
@@ -265,7 +272,8 @@ class Command:
 
     def options(self) -> argparse.ArgumentParser:
         """The options."""
-        made = report.parser(self.module.rpartition(".")[2], self.text)
+        name = self.module.rpartition(".")[2]
+        made = report.parser(name, self.text + HELP)
         add = made.add_argument
         rows = tuple(self.names)
         add("--rows", type=report.names(rows), default=rows, help=",".join(rows))

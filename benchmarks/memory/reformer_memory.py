@@ -30,7 +30,6 @@ from benchmarks.speed.reformer_parts import (
     KINDS,
     AttentionSizes,
     attention_step,
-    memory_of,
     model_step,
     small_config,
 )
@@ -71,7 +70,7 @@ def measure_depth(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]
         for layers in args.depths:
             config = depth_config(args, layers, reversible)
             step = model_step(config, batch=1, length=args.depth_length)
-            metrics = dataclasses.asdict(memory_of(step))
+            metrics = dataclasses.asdict(step.memory)
             rows.append({"reversible": reversible, "layers": layers, **metrics})
     print(f"\ndepth: language models of {args.depth_length} tokens, MiB")
     print(depth_table(rows), flush=True)

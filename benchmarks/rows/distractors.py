@@ -21,8 +21,7 @@ such as "sled-shuffled":
 All rows begin with one backbone, a BART trained from random weights on questions of
 short texts (`distractor_items`): does the text have the answer, and what is it? All
 rows see the same questions, each once. The score is SQuAD's own, on validation
-questions. Finished runs are not trained again. Arguments of the form --config.A.B=VALUE
-go to every row, those of the model to the backbone too.
+questions. Of --config.A.B=VALUE those of the model go to the backbone too.
 """
 
 from __future__ import annotations

@@ -11,11 +11,9 @@ MLM + CPC, and with MLM alone, on the text of the training items.
 
 All rows have the same items in the same order, and the same sizes, steps and seeds:
 they differ in what `ROWS` and `PRETRAINED` say. The score is the task's official one,
-on validation items. Runs that are finished are not trained again, so that the command
-can be interrupted, and rows or seeds added later. Arguments of the form
---config.A.B=VALUE go to every run, to pre-training those of the model alone. With rows
-structured and flat, the exit code is 1 if structure is worth less with some seed than
-`WANTED_POINTS` says.
+on validation items. Of --config.A.B=VALUE those of the model go to pre-training too.
+With rows structured and flat, the exit code is 1 if structure is worth less with some
+seed than `WANTED_POINTS` says.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention import lsh
-from etc_jax.training.preflight import device_memory
 
 KINDS = ("lsh", "full")
 
@@ -165,18 +164,3 @@ def model_step(config: ReformerConfig, *, batch: int, length: int) -> Compiled:
     return Compiled.make(
         step, random_lm_params(config), random_tokens(config, batch, length)
     )
-
-
-def memory_of(step: Compiled) -> device_memory.Memory:
-    """Bytes of a compiled step, as XLA plans them.
-
-    Raises:
-      RuntimeError: if the backend does not say.
-    """
-    memory = device_memory.of(step.call)
-    if memory is None:
-        raise RuntimeError(
-            f"the backend {jax.default_backend()!r} does not tell the memory of a "
-            "compiled program; run with JAX_PLATFORMS=cpu"
-        )
-    return memory

@@ -178,7 +178,7 @@ def test_the_loss_is_of_every_token_but_the_first(model_step):
 
 
 def test_the_memory_of_a_step_counts_parameters_and_gradients(model_step):
-    found = reformer_parts.memory_of(model_step)
+    found = model_step.memory
     params = sum(x.nbytes for x in jax.tree.leaves(model_step.args[0]))
     # Tokens, the loss and what lies between arrays.
     assert params <= found.arguments <= params + 1024
