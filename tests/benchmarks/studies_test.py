@@ -25,6 +25,10 @@ ARGV = {
     "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
     "duplication": ("--short",),
     "cpc_ablation": (),
+    "distractors": (
+        *("--items=64", "--short_items=128", "--validation=64"),
+        *("--short_steps=4", "--rows=alone"),
+    ),
     "position_extension": (
         "--paths=HERE/text.jsonl",
         f"--vocab_size={tiny_text.VOCAB_SIZE}",
