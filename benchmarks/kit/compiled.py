@@ -34,7 +34,7 @@ class Compiled:
         if memory is None:
             raise RuntimeError(
                 f"the backend {jax.default_backend()!r} does not tell the memory of a "
-                "compiled program; run with JAX_PLATFORMS=cpu"
+                "compiled program; run on another, such as cpu"
             )
         return cls(call, args, memory, arrays)
 

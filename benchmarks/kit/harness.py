@@ -42,9 +42,11 @@ class Side:
     note: str = ""
 
     @classmethod
-    def of(cls, name: str, built: Any, *more: Any) -> "Side":
-        """What has `run` and `arrays`, with (oracle, note)."""
-        return cls(name, built.run, built.arrays, *more)
+    def of(
+        cls, name: str, built: Any, oracle: Callable | None = None, note: str = ""
+    ) -> "Side":
+        """The side of what has `run` and `arrays`."""
+        return cls(name, built.run, built.arrays, oracle, note)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,9 +18,11 @@ from typing import Any
 
 from benchmarks.kit import finetuning_runs, report
 from benchmarks.kit.finetuning_runs import Spent
+from etc_jax.cli import evaluate
 from etc_jax.config import Config
 from etc_jax.configs.quickstart import quickstart_wikihop
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.training.errors import RunError
 
 MODEL = quickstart_wikihop.MODEL
 
@@ -222,21 +225,32 @@ def config(
     # Compiled once for all seeds.
     made.train.compile_cache_dir = str(caches[0].path.parent / "compile_cache")
     made.checkpoint.update(start or {})
-    return finetuning_runs.changed(made, [*changes, *finetuning_runs.as_changes(row)])
+    return finetuning_runs.changed(made, changes, row)
 
 
 def official(*records: str | pathlib.Path, threshold: float | None = None) -> ScoreFn:
-    """Scores a run by the official metrics, in percent.
+    """Scores a run by the official metrics, in percent, as the command line finds them.
+
+    What was evaluated before is not evaluated again.
 
     Args:
       *records: files of official ones, for validation.
       threshold: of decoding; None: the best one, where there is a choice.
+
+    Raises:
+      RunError: when a run is scored, if `etc-jax evaluate` refuses, which says why.
     """
 
     def scores(_: Config, folder: pathlib.Path) -> dict[str, float]:
-        found = finetuning_runs.official_scores(
-            folder, folder / "evaluation", *records, threshold=threshold
-        )
+        out = folder / "evaluation"
+        argv = [f"--model={folder}", f"--out={out}", *map(str, records)]
+        if threshold is not None:
+            argv.append(f"--threshold={threshold}")
+        if code := evaluate.main(argv):
+            raise RunError(
+                f"etc_jax.cli.evaluate of {folder} ended with {code}; see above"
+            )
+        found = json.loads((out / evaluate.SCORES).read_text())["metrics"]
         return {name: 100 * share for name, share in found.items()}
 
     return scores

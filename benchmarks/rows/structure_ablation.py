@@ -101,7 +101,7 @@ def config_before(
     )
     finetuning_runs.set_training(config, seed=run.train.seed, steps=steps)
     config.train.compile_cache_dir = run.train.compile_cache_dir
-    return finetuning_runs.changed(config, finetuning_runs.as_changes(row))
+    return finetuning_runs.changed(config, (), row)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stand_ins import TINY_BERT, Trained
 
-from benchmarks.kit import finetuning_runs
+from benchmarks.kit import finetuning_runs, rows
 from etc_jax.cli import convert
 from etc_jax.training.errors import RunError
 
@@ -18,7 +18,7 @@ def trained(monkeypatch):
     """Training and evaluation are stood in for."""
     found = Trained()
     monkeypatch.setattr(finetuning_runs, "train_and_evaluate", found.train)
-    monkeypatch.setattr(finetuning_runs.evaluate, "main", found.evaluate)
+    monkeypatch.setattr(rows.evaluate, "main", found.evaluate)
     return found
 
 
