@@ -20,10 +20,10 @@ COMMANDS = {
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
     "rows": (
-        *("cpc_ablation", "denoising_rows", "distractors", "duplication"),
-        *("lifted_bert", "long_texts", "openkp_ablation", "overfit"),
-        *("overlapping_bits", "own_files", "position_extension"),
-        *("structure_ablation", "window_ablation", "window_growth"),
+        *("cpc_ablation", "distractors", "duplication", "long_texts"),
+        *("openkp_ablation", "overfit", "overlapping_bits", "own_files"),
+        *("position_extension", "structure_ablation", "window_ablation"),
+        "window_growth",
     ),
     "data": ("long_files",),
 }

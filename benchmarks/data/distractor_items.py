@@ -14,15 +14,12 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import ml_collections
-
 from benchmarks.data.structure_items import (
     TRAIN_SERIES,
     VALIDATION_SERIES,
     frequent_words,
 )
-from benchmarks.kit.finetuning_runs import make_caches, read_caches
-from etc_jax import config as config_lib
+from benchmarks.kit.finetuning_runs import make_caches
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import find_task
@@ -210,26 +207,3 @@ def _piece(
     ]
     start = rng.choice(starts)
     return " ".join(words[start : start + PIECE])
-
-
-def config(
-    family: str, model: Mapping[str, Any], caches: tuple[WindowCache, WindowCache]
-) -> ml_collections.ConfigDict:
-    """A model of some size, from scratch, at the lengths of the inputs.
-
-    Args:
-      family: of the model, an encoder-decoder.
-      model: its fields, but those that the vocabulary decides.
-      caches: to learn from and to validate on.
-    """
-    train, validation = caches
-    made = config_lib.default_config(family, objective=TASK.name, source="windows")
-    vocab_size = train.header["vocab_size"]
-    special = train.load_tokenizer().special_id
-    made.model.update(model, vocab_size=vocab_size, eos_id=special("sep"))
-    made.model.update(pad_id=special("pad"), decoder_start_id=special("cls"))
-    lengths = {f"{name}_length": value for name, value in train.sizes.items()}
-    read_caches(made, train, validation, **lengths)
-    # One for all orders, whose inputs have the same shapes.
-    made.train.compile_cache_dir = str(train.path.parent.parent / "compile_cache")
-    return made

@@ -7,7 +7,6 @@ benchmark is a `Peers`, called `PEERS`, and its `main`.
 
 import argparse
 import dataclasses
-import importlib
 import itertools
 import os
 import tempfile
@@ -32,11 +31,10 @@ class Peers:
     """What is measured.
 
     Attributes:
-      module: name of the module that has this as `PEERS`.
+      module: name of the benchmark's module.
       text: its docstring, the help of the command.
       sizes: dataclass of one measurement; fields that have a default are options.
-      sides: {name: sizes -> what has a `run`, and may have metrics in `more`}, whose
-        memory is measured; `REFERENCE` first.
+      sides: {name: sizes -> what `memory.measure` measures}; `REFERENCE` first.
       parts_fn: sizes -> what is timed. Raises WrongSideError before it is.
       what: sizes in words.
       faster: (sizes, part, peer) -> how many times as fast, at least; None: no floor.
@@ -97,13 +95,7 @@ class Peers:
           timed: whether the time of the call stands for that of `times`, where one
             takes minutes.
         """
-        arguments = {"module": self.module, "sizes": dataclasses.asdict(sizes)}
-        peaks = {
-            name: memory.measure(
-                "benchmarks.kit.beside:build_run", {**arguments, "name": name}
-            )
-            for name in self.sides
-        }
+        peaks = {k: memory.measure(build, sizes) for k, build in self.sides.items()}
         print(report.memory_table(peaks, REFERENCE), flush=True)
         own = peaks[REFERENCE]
         floors = [
@@ -150,8 +142,7 @@ class Peers:
         args = options.parse_args(argv)
         common, axes = report.chosen(args, numbers), report.chosen(args, self.axes)
         at = [self.sizes(*x, **common) for x in itertools.product(*axes.values())]
-        # Before jax starts, here and in the processes that measure memory.
-        os.environ["JAX_PLATFORMS"] = "cpu"
+        machine.use("cpu")
 
         def work():
             calibration = memory.calibration_error()
@@ -162,13 +153,6 @@ class Peers:
             )
 
         return report.run_quiet(options, args, work, shapes={**common, **axes})
-
-
-def build_run(module: str, name: str, sizes: dict[str, Any]):
-    """Builder for `memory.measure`: (run, metrics) of one side."""
-    peers = importlib.import_module(module).PEERS
-    side = peers.sides[name](peers.sizes(**sizes))
-    return side.run, getattr(side, "more", {})
 
 
 # --- models in transformers -----------------------------------------------------------

@@ -1,12 +1,15 @@
 """Functions in JAX that are compiled before they are timed, and what they are given."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from etc_jax.training.preflight import device_memory
+from etc_jax.training.preflight.device_memory import Memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,26 +17,40 @@ class Compiled:
     """A compiled function and its arguments.
 
     Attributes:
-      temp_bytes: XLA's own count of temporary memory.
-      peak_bytes: XLA's own count of that and of what comes out.
+      memory: of a call, as XLA plans it.
+      arrays: named arrays of what `run` gives, see `harness.Side`.
     """
 
     call: Callable
     args: tuple
-    temp_bytes: int
-    peak_bytes: int
+    memory: Memory
+    arrays: Callable[[Any], Mapping[str, np.ndarray]]
 
     @classmethod
-    def make(cls, fn: Callable, *args) -> "Compiled":
+    def make(cls, fn: Callable, *args, arrays: Callable = lambda _: {}) -> "Compiled":
         args = jax.block_until_ready(jax.tree.map(jnp.asarray, args))
         call = jax.jit(fn).lower(*args).compile()
-        memory = call.memory_analysis()
-        temp = memory.temp_size_in_bytes
-        return cls(call, args, temp, temp + memory.output_size_in_bytes)
+        memory = device_memory.of(call)
+        if memory is None:
+            raise RuntimeError(
+                f"the backend {jax.default_backend()!r} does not tell the memory of a "
+                "compiled program; run on another, such as cpu"
+            )
+        return cls(call, args, memory, arrays)
 
     def run(self):
         """One call, waited for."""
         return jax.block_until_ready(self.call(*self.args))
+
+    @property
+    def temp_bytes(self) -> int:
+        """Of what lies between arguments and outputs."""
+        return self.memory.temporaries
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of that and of what comes out."""
+        return self.memory.temporaries + self.memory.outputs
 
     @property
     def more(self) -> dict[str, int]:

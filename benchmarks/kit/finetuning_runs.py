@@ -21,7 +21,7 @@ from etils import epath
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
-from etc_jax.cli import evaluate, prepare
+from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
@@ -69,7 +69,6 @@ def make_caches(
     sizes: Any,
     *,
     drawn: Mapping[str, Any] | None = None,
-    workers: int = 0,
 ) -> tuple[WindowCache, WindowCache]:
     """Inputs to learn from and to validate on, made once.
 
@@ -80,7 +79,6 @@ def make_caches(
       folder: of both, `train` and `validation`.
       sizes: of an input.
       drawn: options of the task for the records that are trained on alone.
-      workers: processes that make inputs.
     """
     made = [
         prepare.prepare(
@@ -89,7 +87,6 @@ def make_caches(
             tokenizer,
             folder / name,
             sizes=sizes,
-            workers=workers,
         )
         for name, file, options in zip(
             ("train", "validation"), files, (drawn, None), strict=True
@@ -158,47 +155,42 @@ def _rounded_up(length: int, multiple: int) -> int:
 
 
 def changed(
-    config: ml_collections.ConfigDict, changes: Sequence[str]
+    config: ml_collections.ConfigDict,
+    changes: Sequence[str],
+    row: Mapping[str, Any] | None = None,
 ) -> config_lib.Config:
-    """The checked config, after the changes of the command line.
+    """The checked config, after the changes of the command line and those of a row.
 
     Args:
       config: all of it.
       changes: of the form --config.A.B=VALUE; a value is a Python literal or a string.
+      row: {dotted path: value}, which has the last word.
 
     Raises:
       ValueError: if one has another form, names no field, or has a wrong value.
     """
-    values = config_lib.flat_items(config.to_dict())
-    for change in changes:
-        found = _CHANGE.fullmatch(change)
-        if found is None:
-            raise ValueError(f"{change!r} is not of the form --config.A.B=VALUE")
-        path, value = found.groups()
-        try:
-            values[path] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            values[path] = value
-    return config_lib.from_config_dict(_nested(values))
-
-
-def as_changes(values: Mapping[str, Any]) -> list[str]:
-    """{dotted path: value} in the form of the command line; see `changed`."""
-    return [f"--config.{path}={value!r}" for path, value in values.items()]
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `config.flat_items`."""
-    nested: dict[str, Any] = {}
-    for path, value in values.items():
+    values = config.to_dict()
+    for path, value in {**dict(map(_parsed, changes)), **(row or {})}.items():
         *sections, name = path.split(".")
-        inner = nested
+        inner = values
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise ValueError(f"--config.{path}: {section} has no fields")
         inner[name] = value
-    return nested
+    return config_lib.from_config_dict(values)
+
+
+def _parsed(change: str) -> tuple[str, Any]:
+    """(dotted path, value) of a change."""
+    found = _CHANGE.fullmatch(change)
+    if found is None:
+        raise ValueError(f"{change!r} is not of the form --config.A.B=VALUE")
+    path, value = found.groups()
+    try:
+        return path, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return path, value
 
 
 def convert(*argv: str) -> None:
@@ -250,32 +242,6 @@ def _spent_before(folder: pathlib.Path) -> Spent | None:
 def _last_step(folder: pathlib.Path) -> int:
     """Of the evaluations."""
     return max((line["step"] for line in evaluations(folder)), default=0)
-
-
-def official_scores(
-    folder: pathlib.Path,
-    out: pathlib.Path,
-    *files: str | pathlib.Path,
-    threshold: float | None = None,
-) -> dict[str, float]:
-    """The official metrics of a finished run, as the command line finds them.
-
-    Args:
-      folder: of the run.
-      out: for the evaluation, which is not made again if it is there.
-      *files: official records.
-      threshold: of decoding; None: the best one for these records.
-
-    Raises:
-      RunError: if `etc-jax evaluate` refuses, which says why.
-    """
-    argv = [f"--model={folder}", f"--out={out}", *map(str, files)]
-    if threshold is not None:
-        argv.append(f"--threshold={threshold}")
-    code = evaluate.main(argv)
-    if code:
-        raise RunError(f"etc_jax.cli.evaluate of {folder} ended with {code}; see above")
-    return json.loads((out / evaluate.SCORES).read_text())["metrics"]
 
 
 def params_of(folder: pathlib.Path) -> Any:

@@ -41,6 +41,13 @@ class Side:
     oracle: Callable[[], Mapping[str, np.ndarray]] | None = None
     note: str = ""
 
+    @classmethod
+    def of(
+        cls, name: str, built: Any, oracle: Callable | None = None, note: str = ""
+    ) -> "Side":
+        """The side of what has `run` and `arrays`."""
+        return cls(name, built.run, built.arrays, oracle, note)
+
 
 @dataclasses.dataclass(frozen=True)
 class Timing:

@@ -26,6 +26,19 @@ class BusyMachineError(RuntimeError):
     """Something else uses the machine, so times would mean little."""
 
 
+def use(platform: str) -> None:
+    """Has JAX compute there, in this process, where it has not begun, and in others.
+
+    Args:
+      platform: cpu, cuda or tpu.
+    """
+    import jax
+
+    os.environ["JAX_PLATFORMS"] = platform
+    # JAX, which is imported by now, has read that before.
+    jax.config.update("jax_platforms", platform)
+
+
 def num_threads() -> int:
     """Cores that this process may use; every side gets as many threads."""
     return cores.available()

@@ -8,12 +8,11 @@ and compiled but nothing had run.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
-import importlib
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import time
@@ -99,50 +98,66 @@ def peak_of_call(run: Callable[[], Any]) -> int:
     return status("self", "VmHWM") - before
 
 
-def measure(
-    builder: str, arguments: Mapping[str, Any], *, timeout_secs: float | None = None
-) -> dict[str, Any]:
-    """Peak memory of what a builder makes, in a fresh process.
+def measure(build: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """Peak memory of what is built, in a fresh process.
 
     Args:
-      builder: `module:function`; the function takes `arguments` and returns a callable
-        of no arguments, or a pair of it and a dictionary of more metrics.
-      arguments: what JSON can hold.
-      timeout_secs: when to give up; None waits.
+      build: of a module, as all that is given: it goes there by pickle. Returns what
+        has a `run`, and may have metrics in `more`.
+      *args: of `build`.
+      **options: of `build`.
 
     Returns:
-      `{"peak_bytes": ..., "call_seconds": ..., **more metrics}`.
+      `{"peak_bytes": ..., "call_seconds": ..., **more}`.
 
     Raises:
       RuntimeError: with the end of its messages, if the process fails.
     """
-    command = [sys.executable, "-m", "benchmarks.kit.memory", builder]
-    command.append(json.dumps(dict(arguments)))
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout_secs, cwd=ROOT
+        [sys.executable, "-c", "from benchmarks.kit import memory; memory.answer()"],
+        input=pickle.dumps((build, args, options)),
+        capture_output=True,
+        cwd=ROOT,
     )
     if done.returncode:
         raise RuntimeError(
-            f"measuring {builder} with {dict(arguments)} failed with exit code "
-            f"{done.returncode}:\n{done.stderr[-2000:]}"
+            f"measuring {build} with {args} and {options} failed with exit code "
+            f"{done.returncode}:\n{done.stderr.decode()[-2000:]}"
         )
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def touch(mebibytes: int) -> Callable[[], None]:
-    """A builder whose call needs a known amount: proves the measurement."""
+def answer() -> None:
+    """Measures what stands in the input, and prints it: the process of `measure`."""
+    build, args, options = pickle.load(sys.stdin.buffer)
+    built = build(*args, **options)
+    times = []
 
-    def run() -> None:
-        np.ones(mebibytes * MIB, np.uint8)
+    def timed() -> None:
+        start = time.perf_counter()
+        built.run()
+        times.append(time.perf_counter() - start)
 
-    return run
+    peak = peak_of_call(timed)
+    # Of the second call: the first one compiled.
+    found = {"peak_bytes": peak, "call_seconds": times[-1]}
+    print(json.dumps(found | getattr(built, "more", {})))
+
+
+class Known(NamedTuple):
+    """A call that needs a known amount: proves the measurement."""
+
+    mebibytes: int
+
+    def run(self) -> None:
+        """Writes to so much memory."""
+        np.ones(self.mebibytes * MIB, np.uint8)
 
 
 def calibration_error() -> float:
     """Relative error of the measurement on a known amount."""
-    wanted = CALIBRATION_MIB * MIB
-    got = measure("benchmarks.kit.memory:touch", {"mebibytes": CALIBRATION_MIB})
-    return got["peak_bytes"] / wanted - 1
+    got = measure(Known, CALIBRATION_MIB)
+    return got["peak_bytes"] / (CALIBRATION_MIB * MIB) - 1
 
 
 # --- a command ------------------------------------------------------------------------
@@ -227,28 +242,3 @@ def watch(command: Sequence[str], done_fn: Callable[[], float], **how: Any) -> W
         )
     start, share = began
     return Watched(found, time.monotonic() - start, share)
-
-
-def _main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kit.memory")
-    parser.add_argument("builder", help="module:function")
-    parser.add_argument("arguments", type=json.loads, help="JSON object")
-    args = parser.parse_args(argv)
-    module, function = args.builder.split(":")
-    built = getattr(importlib.import_module(module), function)(**args.arguments)
-    run, more = built if isinstance(built, tuple) else (built, {})
-    times = []
-
-    def timed() -> None:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-
-    peak = peak_of_call(timed)
-    # Of the second call: the first one compiled.
-    found = {"peak_bytes": peak, "call_seconds": times[-1], **more}
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1:])

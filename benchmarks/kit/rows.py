@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,11 +18,20 @@ from typing import Any
 
 from benchmarks.kit import finetuning_runs, report
 from benchmarks.kit.finetuning_runs import Spent
+from etc_jax.cli import evaluate
 from etc_jax.config import Config
 from etc_jax.configs.quickstart import quickstart_wikihop
 from etc_jax.data.windows.cache import WindowCache
+from etc_jax.training.errors import RunError
 
 MODEL = quickstart_wikihop.MODEL
+
+# What ends the help of each study.
+HELP = """
+Finished runs are not trained again: a command that was stopped goes on where it stood,
+and rows or seeds can be added. Arguments of the form --config.A.B=VALUE go to every
+run.
+"""
 
 # A finished run's config and folder to its scores.
 ScoreFn = Callable[[Config, pathlib.Path], Mapping[str, float]]
@@ -215,21 +225,32 @@ def config(
     # Compiled once for all seeds.
     made.train.compile_cache_dir = str(caches[0].path.parent / "compile_cache")
     made.checkpoint.update(start or {})
-    return finetuning_runs.changed(made, [*changes, *finetuning_runs.as_changes(row)])
+    return finetuning_runs.changed(made, changes, row)
 
 
 def official(*records: str | pathlib.Path, threshold: float | None = None) -> ScoreFn:
-    """Scores a run by the official metrics, in percent.
+    """Scores a run by the official metrics, in percent, as the command line finds them.
+
+    What was evaluated before is not evaluated again.
 
     Args:
       *records: files of official ones, for validation.
       threshold: of decoding; None: the best one, where there is a choice.
+
+    Raises:
+      RunError: when a run is scored, if `etc-jax evaluate` refuses, which says why.
     """
 
     def scores(_: Config, folder: pathlib.Path) -> dict[str, float]:
-        found = finetuning_runs.official_scores(
-            folder, folder / "evaluation", *records, threshold=threshold
-        )
+        out = folder / "evaluation"
+        argv = [f"--model={folder}", f"--out={out}", *map(str, records)]
+        if threshold is not None:
+            argv.append(f"--threshold={threshold}")
+        if code := evaluate.main(argv):
+            raise RunError(
+                f"etc_jax.cli.evaluate of {folder} ended with {code}; see above"
+            )
+        found = json.loads((out / evaluate.SCORES).read_text())["metrics"]
         return {name: 100 * share for name, share in found.items()}
 
     return scores
@@ -247,7 +268,7 @@ class Command:
       text: its docstring.
       prepare_fn: makes the items and what else is needed, from the arguments and the
         changes of configs; its errors (ValueError, OSError, RunError) end the command.
-      names: of the rows; none: `add_fn` has an option for them.
+      names: of the rows.
       numbers: {option: (default, help)} of further whole numbers.
       add_fn: adds further options, by the `add_argument` that it is given.
       seeds: by default.
@@ -256,7 +277,7 @@ class Command:
     module: str
     text: str
     prepare_fn: Callable[[argparse.Namespace, Sequence[str]], Study]
-    names: Collection[str] = ()
+    names: Collection[str]
     numbers: Mapping[str, tuple[int | None, str]] = dataclasses.field(
         default_factory=dict
     )
@@ -265,11 +286,11 @@ class Command:
 
     def options(self) -> argparse.ArgumentParser:
         """The options."""
-        made = report.parser(self.module.rpartition(".")[2], self.text)
+        name = self.module.rpartition(".")[2]
+        made = report.parser(name, self.text + HELP)
         add = made.add_argument
-        if self.names:
-            rows = tuple(self.names)
-            add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
+        rows = tuple(self.names)
+        add("--rows", type=report.names(rows), default=rows, help=",".join(rows))
         add("--seeds", type=report.integers, default=self.seeds)
         for name, (default, says) in self.numbers.items():
             add(f"--{name}", type=int, default=default, help=f"{says}; {default}")

@@ -10,7 +10,6 @@
     length   one attention layer of LSH attention and one of full attention with the
              same projections, forward and backward: temporary memory, peak of a
              process of its own, seconds; the exponents of all three over the lengths
-    terms    each term of the paper's tables 1 and 3 by itself (`reformer_terms`)
 
 At the shortest length LSH attention is compared with its dense form before anything is
 timed. Exit code 1 if a floor fails, 3 on a busy machine.
@@ -19,22 +18,18 @@ timed. Exit code 1 if a floor fails, 3 on a busy machine.
 import argparse
 import dataclasses
 import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.kit import memory, report, scaling
+from benchmarks.kit import machine, memory, report, scaling
 from benchmarks.kit.harness import Floor, Side
 from benchmarks.kit.memory import MIB
-from benchmarks.memory import reformer_terms
 from benchmarks.speed.reformer_parts import (
     KINDS,
     AttentionSizes,
-    attention_arrays,
     attention_step,
-    memory_of,
     model_step,
     small_config,
 )
@@ -42,7 +37,6 @@ from benchmarks.speed.reformer_parts import (
 DEPTHS = (6, 12, 24, 48)
 LSH_LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 FULL_LENGTHS = (1024, 2048, 4096, 8192)
-TERM_FACTORS = (1, 2, 4)
 TOLERANCE = 1e-3
 
 # Temporary memory of a reversible stack: largest over smallest, less 1. What it keeps
@@ -76,7 +70,7 @@ def measure_depth(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]
         for layers in args.depths:
             config = depth_config(args, layers, reversible)
             step = model_step(config, batch=1, length=args.depth_length)
-            metrics = dataclasses.asdict(memory_of(step))
+            metrics = dataclasses.asdict(step.memory)
             rows.append({"reversible": reversible, "layers": layers, **metrics})
     print(f"\ndepth: language models of {args.depth_length} tokens, MiB")
     print(depth_table(rows), flush=True)
@@ -136,7 +130,7 @@ def measure_length(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor
             f"length: one layer of {kind} attention, forward and backward",
             lengths,
             [attention_side(sizes) for sizes in points],
-            [functools.partial(peak, sizes) for sizes in points],
+            [functools.partial(memory.measure, attention_step, x) for x in points],
             time="seconds",
             rounds=args.rounds,
             tolerance=TOLERANCE,
@@ -154,46 +148,13 @@ def attention_side(sizes: AttentionSizes) -> Side:
 
     def dense():
         step = attention_step(sizes, implementation="dense")
-        return attention_arrays(step.run())
+        return step.arrays(step.run())
 
-    step = attention_step(sizes)
     oracle = dense if sizes.kind == "lsh" else None
-    return Side(sizes.kind, step.run, attention_arrays, oracle)
+    return Side.of(sizes.kind, attention_step(sizes), oracle)
 
 
-def build_run(sizes: dict[str, Any]) -> tuple[Callable, dict[str, Any]]:
-    """Builder for `memory.measure`: (run, metrics) of one attention layer."""
-    step = attention_step(AttentionSizes(**sizes))
-    return step.run, step.more
-
-
-def peak(sizes: AttentionSizes) -> dict[str, Any]:
-    """`peak_bytes` and `xla_temp_bytes` of one layer, in a process of its own."""
-    arguments = {"sizes": dataclasses.asdict(sizes)}
-    return memory.measure("benchmarks.memory.reformer_memory:build_run", arguments)
-
-
-def measure_terms(args: argparse.Namespace) -> tuple[dict[str, Any], list[Floor]]:
-    """The paper's tables term by term; (ready for JSON, no floors)."""
-    common = {
-        "num_heads": args.num_heads,
-        "head_dim": args.terms_head_dim,
-        "chunk_length": args.terms_chunk_length,
-    }
-    lengths = {kind: getattr(args, f"terms_{kind}_length") for kind in KINDS}
-    found = reformer_terms.measure_tables(
-        {k: AttentionSizes(k, n, seed=args.seed, **common) for k, n in lengths.items()},
-        lengths,
-        args.terms_factors,
-        args.rounds,
-        mlp_chunk_length=args.terms_chunk_length,
-        mlp_dim=args.terms_mlp_dim,
-        **common,
-    )
-    return dict(found), []
-
-
-MEASURES = {"depth": measure_depth, "length": measure_length, "terms": measure_terms}
+MEASURES = {"depth": measure_depth, "length": measure_length}
 NUMBERS = {
     "num_heads": 8,
     "head_dim": 64,
@@ -203,17 +164,11 @@ NUMBERS = {
     "depth_length": 4096,
     "depth_embed_dim": 128,
     "depth_chunk_length": 128,
-    "terms_lsh_length": 2048,
-    "terms_full_length": 512,
-    "terms_head_dim": 16,
-    "terms_chunk_length": 128,
-    "terms_mlp_dim": 256,
 }
 SERIES = {
     "depths": DEPTHS,
     "lsh_lengths": LSH_LENGTHS,
     "full_lengths": FULL_LENGTHS,
-    "terms_factors": TERM_FACTORS,
 }
 
 
@@ -243,8 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit code."""
     options = parser()
     args = parse(options, argv)
-    # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    machine.use("cpu")
 
     def work():
         found = {part: MEASURES[part](args) for part in args.parts}

@@ -6,8 +6,7 @@ Trains `--config=quickstart` and `--config=quickstart:no_cpc` once a seed, one a
 the other, and compares what their final reports say of 256 validation sentences: how
 often the nearest other summary is one of the same document, for sentences encoded
 alone and for masked ones in their documents, and how often CPC finds the masked
-sentence. Finished runs are not trained again, so the command can be interrupted.
-Arguments of the form --config.A.B=VALUE go to every run.
+sentence.
 """
 
 from __future__ import annotations

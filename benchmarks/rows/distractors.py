@@ -21,8 +21,7 @@ such as "sled-shuffled":
 All rows begin with one backbone, a BART trained from random weights on questions of
 short texts (`distractor_items`): does the text have the answer, and what is it? All
 rows see the same questions, each once. The score is SQuAD's own, on validation
-questions. Finished runs are not trained again. Arguments of the form --config.A.B=VALUE
-go to every row, those of the model to the backbone too.
+questions. Of --config.A.B=VALUE those of the model go to the backbone too.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ import argparse
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import ml_collections
 
 from benchmarks.data import distractor_items
 from benchmarks.data.distractor_items import (
@@ -43,6 +44,7 @@ from benchmarks.data.distractor_items import (
     length_of,
 )
 from benchmarks.kit import finetuning_runs, rows
+from etc_jax import config as config_lib
 from etc_jax.config import Config
 from etc_jax.data.windows.cache import WindowCache
 
@@ -109,14 +111,31 @@ def make_caches(
     return items.caches(order, length_of(paragraphs), apart)
 
 
+def _small_config(
+    caches: tuple[WindowCache, WindowCache], *, seed: int, steps: int, batch_size: int
+) -> ml_collections.ConfigDict:
+    """A BART from scratch, at the lengths of the inputs."""
+    train, validation = caches
+    made = config_lib.default_config("bart", objective=TASK.name, source="windows")
+    vocab_size = train.header["vocab_size"]
+    special = train.load_tokenizer().special_id
+    made.model.update(MODEL, vocab_size=vocab_size, eos_id=special("sep"))
+    made.model.update(pad_id=special("pad"), decoder_start_id=special("cls"))
+    lengths = {f"{name}_length": value for name, value in train.sizes.items()}
+    finetuning_runs.read_caches(made, train, validation, **lengths)
+    finetuning_runs.set_training(made, seed=seed, steps=steps)
+    # One for all orders, whose inputs have the same shapes.
+    compiled = train.path.parent.parent / "compile_cache"
+    made.train.update(batch_size=batch_size, compile_cache_dir=str(compiled))
+    return made
+
+
 def short_config(
     caches: tuple[WindowCache, WindowCache], steps: int, changes: Sequence[str]
 ) -> Config:
     """The checked config of the backbone."""
-    made = distractor_items.config("bart", MODEL, caches)
-    finetuning_runs.set_training(made, seed=0, steps=steps)
+    made = _small_config(caches, seed=0, steps=steps, batch_size=_SHORT_BATCH)
     made.optimizer.learning_rate = 3e-3
-    made.train.batch_size = _SHORT_BATCH
     of_model = [x for x in changes if x.startswith("--config.model.")]
     return finetuning_runs.changed(made, of_model)
 
@@ -140,13 +159,11 @@ def config_of(
     Raises:
       ValueError: if a change does not fit.
     """
-    made = distractor_items.config("bart", MODEL, caches)
+    steps = caches[0].num_windows // _BATCH
+    made = _small_config(caches, seed=seed, steps=steps, batch_size=_BATCH)
     system, _ = _parts_of(row)
     if system in _SLED:
         made.model.sled.update(_SLED[system], input_length=made.data.input_length)
-    steps = caches[0].num_windows // _BATCH
-    finetuning_runs.set_training(made, seed=seed, steps=steps)
-    made.train.batch_size = _BATCH
     made.checkpoint.init_from = str(backbone.resolve())
     return finetuning_runs.changed(made, changes)
 

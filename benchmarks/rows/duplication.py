@@ -7,9 +7,6 @@ Trains `--config=reformer_duplication` with full attention and with 4, 2 and 1 r
 of hashing, and counts with each trained model the symbols of the second half that it
 predicts, with full attention and with 8, 4, 2 and 1 rounds; beside it the metrics of
 the paper, which trains 150,000 steps on 1,024 symbols. --short: 256 symbols, for a CPU.
-
-Finished runs are not trained again. Arguments of the form --config.A.B=VALUE go to all
-runs.
 """
 
 from __future__ import annotations

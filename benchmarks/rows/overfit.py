@@ -12,9 +12,7 @@ of it is asked for, and the exit code is 1 below that. A model that does not get
 has inputs, labels or decoding that contradict each other.
 
 Inputs are made at the paper's lengths, and trained on at the longest there is among
-the records, since padding follows. No dropout, no pre-trained model. A command
-that was interrupted goes on where it was. Arguments of the form --config.A.B=VALUE
-change the run.
+the records, since padding follows. No dropout, no pre-trained model.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def nats_of(
     reader = byte_stream.ByteEvaluation(
         part, length=length, scored=scored, batch_size=batch_size
     )
-    predict = _adapting(config, adapt) if adapt else _predicting(config)
+    predict = _predict_fn(config, adapt)
     params = jax.tree.map(jnp.asarray, params)  # moved to the device once
     found = []
     for step in range(reader.steps_per_epoch):
@@ -146,33 +146,21 @@ def xz_bits(part: byte_stream.StreamSlice, train: byte_stream.StreamSlice) -> fl
     return 8 * (after - before) / len(new)
 
 
-def _losses_fn(config: Config):
-    """Parameters and a batch to -ln p of each byte, `[batch, length]`."""
+def _predict_fn(config: Config, rate: float):
+    """(parameters, batch) to (parameters for the next one, -ln p `[batch, length]`)."""
     if problem := registry.problem(MODELS, config.family):
         raise ValueError(f"model.family: {problem}")
     model = registry.lookup(MODELS, config.family)(config.model)
 
-    def losses(params, batch):
-        inputs = batch["tokens"], batch["targets"]
-        return model.apply({"params": params}, *inputs, method=model.losses)[0]
-
-    return losses
-
-
-def _predicting(config: Config):
-    losses_fn = _losses_fn(config)
-    return jax.jit(lambda params, batch: (params, losses_fn(params, batch)))
-
-
-def _adapting(config: Config, rate: float):
-    losses_fn = _losses_fn(config)
-
     def mean_loss(params, batch):
-        losses = losses_fn(params, batch)
+        inputs = batch["tokens"], batch["targets"]
+        losses, _ = model.apply({"params": params}, *inputs, method=model.losses)
         return jnp.average(losses, weights=batch["target_weights"]), losses
 
     @jax.jit
     def predict(params, batch):
+        if not rate:
+            return params, mean_loss(params, batch)[1]
         grads, losses = jax.grad(mean_loss, has_aux=True)(params, batch)
         return jax.tree.map(lambda x, g: x - rate * g, params, grads), losses
 

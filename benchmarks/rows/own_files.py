@@ -21,9 +21,6 @@ config of `etc_jax.configs` trains it. Rows:
 Of files of SQuAD, articles that are kept for validation are left out of those to learn
 from, and every --every-th validation question is asked. --max_length and --window, both
 sides together, are the Longformer's. The scores are the official ones, in per cent.
-Each step
-is made once: a command that was stopped goes on where it stood. Arguments of the form
---config.A.B=VALUE go to all runs.
 """
 
 from __future__ import annotations

@@ -18,9 +18,6 @@ copied ones, 1.85 for RoBERTa.
 
 The RoBERTa begins as one that sees --near_window tokens around each (--near_steps):
 among 128 a small model takes millions of tokens to find that the next one tells most.
-
-Runs that are finished are not trained again. Arguments of the form --config.A.B=VALUE
-go to all runs.
 """
 
 from __future__ import annotations

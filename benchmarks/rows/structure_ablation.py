@@ -11,11 +11,9 @@ MLM + CPC, and with MLM alone, on the text of the training items.
 
 All rows have the same items in the same order, and the same sizes, steps and seeds:
 they differ in what `ROWS` and `PRETRAINED` say. The score is the task's official one,
-on validation items. Runs that are finished are not trained again, so that the command
-can be interrupted, and rows or seeds added later. Arguments of the form
---config.A.B=VALUE go to every run, to pre-training those of the model alone. With rows
-structured and flat, the exit code is 1 if structure is worth less with some seed than
-`WANTED_POINTS` says.
+on validation items. Of --config.A.B=VALUE those of the model go to pre-training too.
+With rows structured and flat, the exit code is 1 if structure is worth less with some
+seed than `WANTED_POINTS` says.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.data.structure_items import SETS, ItemSet
@@ -46,11 +44,10 @@ ROWS: dict[str, dict[str, Any]] = {
     "pretrained": {},
     "pretrained_no_cpc": {},
 }
-NO_CPC = {"objective.mlm_weight": 1.0, "objective.cpc_weight": 0.0}
 # Rows that start from a model that was pre-trained, and what they change in that.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "pretrained": {},
-    "pretrained_no_cpc": NO_CPC,
+    "pretrained_no_cpc": {"objective.mlm_weight": 1.0, "objective.cpc_weight": 0.0},
 }
 # Points that the first is asked to be ahead of the second, by task.
 COMPARED = ("structured", "flat")
@@ -74,36 +71,6 @@ def write_texts(item_set: ItemSet, items: pathlib.Path) -> None:
         texts = ("\n\n".join(item_set.documents(record)) for record in records)
         documents = ({"text": text} for text in texts)
         write_records(items / f"{name}.jsonl", documents, lines=True)
-
-
-def config_before(
-    run: Config, items: pathlib.Path, *, steps: int, row: Mapping[str, Any]
-) -> Config:
-    """The config of pre-training what a run starts from.
-
-    Args:
-      run: on `items/train`. Model, seed, vocabulary and lengths are taken from it, so
-        that all its encoder's parameters can be.
-      items: folder with what `write_texts` made.
-      steps: of pre-training, with MLM + CPC.
-      row: {dotted path: value} to be different, such as `NO_CPC`.
-    """
-    config = config_lib.default_config()
-    config.model.update(config_lib.to_dict(run)["model"])
-    config.data.update(
-        source="jsonl",
-        paths=(str(items / "train.jsonl"),),
-        validation_paths=(str(items / "validation.jsonl"),),
-        tokenizer=str(items / "train" / TOKENIZER),
-        vocab_size=run.data.vocab_size,
-        cache_dir=str(items / "texts"),
-        long_length=run.data.long_length,
-        global_length=run.data.global_length,
-        max_sentence_tokens=_SENTENCE_TOKENS,
-    )
-    finetuning_runs.set_training(config, seed=run.train.seed, steps=steps)
-    config.train.compile_cache_dir = run.train.compile_cache_dir
-    return finetuning_runs.changed(config, finetuning_runs.as_changes(row))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,13 +119,28 @@ class Ablation:
         )
 
     def pretraining_config(self, row: str, seed: int) -> Config:
-        """The config of the run that a row starts from."""
-        return config_before(
-            self.config(row, seed),
-            self.items,
-            steps=self.pretraining_steps,
-            row=PRETRAINED[row],
+        """The config of the run that a row starts from, on what `write_texts` made.
+
+        Model, seed, vocabulary and lengths are those of the row's own run, so that all
+        parameters of its encoder can be taken from this one.
+        """
+        run, made = self.config(row, seed), config_lib.default_config()
+        made.model.update(config_lib.to_dict(run)["model"])
+        made.data.update(
+            source="jsonl",
+            paths=(str(self.items / "train.jsonl"),),
+            validation_paths=(str(self.items / "validation.jsonl"),),
+            tokenizer=str(self.items / "train" / TOKENIZER),
+            vocab_size=run.data.vocab_size,
+            cache_dir=str(self.items / "texts"),
+            long_length=run.data.long_length,
+            global_length=run.data.global_length,
+            max_sentence_tokens=_SENTENCE_TOKENS,
         )
+        steps = self.pretraining_steps
+        finetuning_runs.set_training(made, seed=run.train.seed, steps=steps)
+        made.train.compile_cache_dir = run.train.compile_cache_dir
+        return finetuning_runs.changed(made, (), PRETRAINED[row])
 
     def before(self, row: str, seed: int) -> Spent | None:
         """Trains what a row starts from, unless that was done before.

@@ -19,8 +19,7 @@ sentence.
 All rows see the same questions, each once. A question is some 12 short windows; of
 those without an answer a share is trained on (`NULL_SHARE`). So rows with short windows
 take more steps, each of as many tokens as one of the first row. The scores are the
-official ones on validation questions, at the best thresholds. Runs that are finished
-are not trained again. Arguments of the form --config.A.B=VALUE go to every run.
+official ones on validation questions, at the best thresholds.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ the top one, are of one width, or widen, without dilation, and the last with two
 heads in the upper layers; prints bits a byte on the validation part of the file, beside
 the paper's, which trains stage1 on text8 for 150,000 steps. --size=short, the default,
 is 4 layers of 128 for a CPU, whose metrics compare with each other alone.
-
-Finished runs are not trained again. Arguments of the form --config.A.B=VALUE go to all
-runs.
 """
 
 from __future__ import annotations

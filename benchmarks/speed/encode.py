@@ -21,7 +21,6 @@ import argparse
 import dataclasses
 import functools
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import etc_jax
-from benchmarks.kit import harness, machine, report
+from benchmarks.kit import beside, harness, machine, report
 from benchmarks.kit.harness import Floor, Side
 from etc_jax.data.text.corpus import built_in_corpus
 from etc_jax.loading.model import LoadedModel
@@ -91,11 +90,9 @@ class TransformersEncoder:
     """
 
     def __init__(self, folder: str, max_length: int, batch_size: int):
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        import torch
+        beside.start_torch()
         import transformers
 
-        torch.set_num_threads(machine.num_threads())
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         self._model = transformers.AutoModel.from_pretrained(folder).eval()
         self._max_length = max_length
@@ -205,7 +202,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = options.parse_args(argv)
     sizes = EncodeSizes(**report.chosen(args, numbers))
-    os.environ["JAX_PLATFORMS"] = "cpu"
-
+    machine.use("cpu")
     found = (measure(args, sizes, folder) for folder in args.models)
     return report.run_quiet(options, args, lambda: report.gathered(found))

@@ -19,10 +19,12 @@ import argparse
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from jax.tree_util import keystr
 
 from benchmarks.kit import harness, report
 from etc_jax.data.pretraining import masking
@@ -32,7 +34,6 @@ from etc_jax.data.text import packing
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.data.workers import WorkerReader
-from etc_jax.structure import Structure
 
 REFERENCE = "mlm_cpc"
 SIDES = (REFERENCE, "no_cpc", "fixed_blocks")
@@ -118,15 +119,8 @@ def make_reader(cache: TokenCache, sizes: Sizes, side: str) -> PretrainingReader
 
 def arrays_of(batch: Batch) -> dict[str, np.ndarray]:
     """Every array of a batch, by a flat name."""
-    found = {}
-    for name, value in batch.items():
-        if isinstance(value, Structure):
-            fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-            given = {k: v for k, v in fields.items() if v is not None}
-            found |= {f"{name}.{field}": x for field, x in given.items()}
-        else:
-            found[name] = value
-    return found
+    found, _ = jax.tree_util.tree_flatten_with_path(batch)
+    return {keystr(path, simple=True, separator="."): x for path, x in found}
 
 
 def bytes_per_example(batch: Batch) -> dict[str, float]:
@@ -145,34 +139,33 @@ class _Rounds:
     def __init__(self, reader: Any, num_batches: int):
         self._reader, self._num_batches, self._step = reader, num_batches, 0
         self.tokens: list[int] = []
+        self.batch: Batch = {}
 
     def __call__(self) -> Batch:
         tokens = 0
         for _ in range(self._num_batches):
-            batch = self._reader.batch_at(self._step)
-            tokens += real_tokens(batch)
+            self.batch = self._reader.batch_at(self._step)
+            tokens += real_tokens(self.batch)
             self._step += 1
         self.tokens.append(tokens)
-        return batch
+        return self.batch
 
 
-def _result(
-    timing: harness.Timing, rounds: _Rounds, sizes: Sizes, batch: Batch
-) -> dict[str, Any]:
+def _result(timing: harness.Timing, rounds: _Rounds, sizes: Sizes) -> dict[str, Any]:
     """What one side comes to, ready for JSON."""
     # One call for the check and one to warm up come before the timed ones.
     tokens = np.array(rounds.tokens[-len(timing.times) :])
     rates = tokens / np.array(timing.times)
-    parts = bytes_per_example(batch)
+    parts = bytes_per_example(rounds.batch)
     low, high = np.quantile(rates, [0.25, 0.75])
+    examples = sizes.num_batches * sizes.batch_size
     return {
         "side": timing.name,
         "tokens_per_sec": float(np.median(rates)),
         "tokens_per_sec_quartiles": [float(low), float(high)],
         "batches_per_sec": sizes.num_batches / timing.median,
-        "examples_per_sec": sizes.num_batches * sizes.batch_size / timing.median,
-        "fill": float(tokens.mean())
-        / (sizes.num_batches * sizes.batch_size * sizes.long_length),
+        "examples_per_sec": examples / timing.median,
+        "fill": float(tokens.mean()) / (examples * sizes.long_length),
         "bytes_per_example": sum(parts.values()),
         "bytes_of_arrays": parts,
         "times": timing.times,
@@ -198,44 +191,40 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def time_in_process(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any]]:
-    """Metrics of the sides that need no other process."""
-    readers = {name: make_reader(cache, sizes, name) for name in args.sides}
-    rounds = {k: _Rounds(r, sizes.num_batches) for k, r in readers.items()}
+def timed(
+    readers: Mapping[str, Any], sizes: Sizes, rounds: int, **options: Any
+) -> list[dict[str, Any]]:
+    """Metrics of some sides.
+
+    Args:
+      readers: of the sides, by name; the first is the reference.
+      sizes: of what is built.
+      rounds: timed runs of each side.
+      **options: of `harness.interleaved`.
+    """
+    runs = {name: _Rounds(r, sizes.num_batches) for name, r in readers.items()}
     timings = harness.compare(
-        [harness.Side(name, run, arrays_of) for name, run in rounds.items()],
-        reference=REFERENCE,
-        rounds=args.rounds,
+        [harness.Side(name, run, arrays_of) for name, run in runs.items()],
+        reference=next(iter(runs)),
+        rounds=rounds,
         tolerance=0.0,
+        **options,
     )
-    return [
-        _result(t, rounds[t.name], sizes, readers[t.name].batch_at(0)) for t in timings
-    ]
-
-
-def time_workers(cache: TokenCache, sizes: Sizes, args) -> list[dict[str, Any]]:
-    """Metrics of the reference in processes of its own, without a pause."""
-    reader = make_reader(cache, sizes, REFERENCE)
-    with WorkerReader(reader, num_workers=args.num_workers) as workers:
-        run = _Rounds(workers, sizes.num_batches)
-        # Nothing else between the rounds: workers would build ahead in that time.
-        (timing,) = harness.compare(
-            [harness.Side("workers", run, arrays_of)],
-            reference="workers",
-            rounds=args.rounds,
-            tolerance=0.0,
-            pause_secs=0.0,
-        )
-    return [_result(timing, run, sizes, reader.batch_at(0))]
+    return [_result(t, runs[t.name], sizes) for t in timings]
 
 
 def measure(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     """Speed and size of every side, printed and ready for JSON."""
     with tempfile.TemporaryDirectory() as folder:
         cache = write_text(pathlib.Path(folder), sizes.text_tokens)
-        rows = time_in_process(cache, sizes, args)
+        readers = {name: make_reader(cache, sizes, name) for name in args.sides}
+        rows = timed(readers, sizes, args.rounds)
         if args.num_workers:
-            rows += time_workers(cache, sizes, args)
+            reader = readers[REFERENCE]
+            with WorkerReader(reader, num_workers=args.num_workers) as workers:
+                # Nothing between the rounds: workers would build ahead in that time.
+                how = {"pause_secs": 0.0}
+                rows += timed({"workers": workers}, sizes, args.rounds, **how)
     print(f"{sizes.long_length} long + {sizes.global_length} global tokens")
     print(table(rows), flush=True)
     return {"reference": REFERENCE, "num_workers": args.num_workers, "rows": rows}

@@ -36,7 +36,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.kit import memory, report, scaling
+from benchmarks.kit import machine, memory, report, scaling
 from benchmarks.speed.layer_sides import (
     REFERENCE,
     SIDES,
@@ -124,8 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = options.parse_args(argv)
     if not args.scaling and args.reference not in args.sides:
         options.error(f"--sides must name the reference {args.reference!r}")
-    # Before jax starts, here and in the processes that measure memory.
-    os.environ["JAX_PLATFORMS"] = args.platform
+    machine.use(args.platform)
     # A GPU's memory is for PyTorch as well.
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     given = report.chosen(args, [*report.defaults_of(Sizes), "dtype"])

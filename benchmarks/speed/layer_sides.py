@@ -46,39 +46,23 @@ NOTES = {
 TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
 
 
-def build(
-    name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None
-) -> tuple[Any, Callable]:
-    """(side with `run()`, function from its raw result to named arrays)."""
-    if name in TORCH_SIDES:
-        import jax
-
-        from benchmarks.speed import sides_torch
-
-        how = {"gradient": gradient, "platform": jax.default_backend()}
-        side = sides_torch.TorchLayer(name, sizes, **how)
-        return side, side.arrays
-    from benchmarks.speed import sides_jax
-
-    side = build_jax(name, sizes, gradient=gradient, dtype=dtype)
-    return side, functools.partial(sides_jax.layer_arrays, gradient=gradient)
-
-
-def build_jax(
-    name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None
-) -> Any:
-    """Compiles one side in JAX, a `compiled.Compiled`.
+def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None) -> Any:
+    """One side, ready to run: a `compiled.Compiled` or a `sides_torch.TorchLayer`.
 
     Args:
-      name: one of `JAX_SIDES`, or an oracle that is not timed: etc_dense_no_labels,
+      name: one of `SIDES`, or an oracle that is not timed: etc_dense_no_labels,
         etc_dense_full (no labels, every token sees every token), big_bird_dense.
       sizes: of the layer.
       gradient: forward and backward, or forward alone.
-      dtype: computed in; None: that of `sizes`.
+      dtype: that JAX computes in; None: that of `sizes`.
     """
     import jax
 
-    from benchmarks.kit.compiled import Compiled, with_gradient
+    if name in TORCH_SIDES:
+        from benchmarks.speed import sides_torch
+
+        how = {"gradient": gradient, "platform": jax.default_backend()}
+        return sides_torch.TorchLayer(name, sizes, **how)
     from benchmarks.speed import sides_jax, sides_own
 
     if name.endswith(("_no_labels", "_full")) or name in sides_own.ENCODERS:
@@ -89,34 +73,36 @@ def build_jax(
     x = problem.inputs(sizes).astype(dtype)
     weights = {k: w.astype(dtype) for k, w in problem.weights(sizes).items()}
     structure, rules = sides_jax.structure(sizes), sides_jax.rules(sizes)
+    args = (weights, x, structure)
     if name == "jax_given_bias":
-        own = {"num_heads": sizes.num_heads}
-        forward = functools.partial(sides_jax.given_bias_layer, **own)
-        bias = sides_jax.bias_at_start(sizes, weights, x, structure)
+        bias = sides_jax.bias_at_start(sizes, *args)
         args = ({k: w for k, w in weights.items() if "labels" not in k}, x, bias)
+
+        def forward(weights, x, bias):
+            attend = functools.partial(jax.nn.dot_product_attention, bias=bias)
+            return sides_jax.layer(weights, x, sizes.num_heads, attend)
+
+    elif name == "jax_dpa":
+
+        def forward(weights, x, structure):
+            of_input = {"tables": sides_jax.label_tables(weights), "rules": rules}
+            attend = functools.partial(
+                sides_jax.dense_attend, **of_input, structure=structure
+            )
+            return sides_jax.layer(weights, x, sizes.num_heads, attend)
+
     elif name in sides_own.ENCODERS:
         forward = functools.partial(sides_own.encoder, name=name, sizes=sizes)
         args = (weights, x)
-    elif name == "jax_dpa":
-        own = {"num_heads": sizes.num_heads, "rules": rules}
-        forward = functools.partial(sides_jax.dpa_layer, **own)
-        args = (weights, x, structure)
     else:
         how = "dense" if name.startswith("etc_dense") else "auto"
         how = "xla" if name == "etc_xla" else how
         own = {"rules": rules, "sizes": sizes, "implementation": how}
         forward = functools.partial(sides_own.etc, **own)
         args = (weights, sides_jax.split(x, sizes.global_length), structure)
-    run = with_gradient(forward) if gradient else forward
     # GPUs and TPUs round operands of 32 bits to fewer, if nothing else is said.
     with jax.default_matmul_precision("highest" if dtype == "float32" else "default"):
-        return Compiled.make(run, *args)
-
-
-def build_run(name: str, sizes: dict[str, int], gradient: bool):
-    """Builder for `memory.measure`: (run, metrics) of one side."""
-    side, _ = build(name, Sizes(**sizes), gradient=gradient)
-    return side.run, getattr(side, "more", {})
+        return sides_jax.compiled(forward, *args, gradient=gradient)
 
 
 def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Side]:
@@ -136,8 +122,8 @@ def make_sides(names: Sequence[str], sizes: Sizes, *, gradient: bool) -> list[Si
 
 def checked(
     names: Sequence[str],
-    build_fn: Callable[[str], tuple[Any, Callable]],
-    oracle_fn: Callable[[str], tuple[Any, Callable]],
+    build_fn: Callable[[str], Any],
+    oracle_fn: Callable[[str], Any],
 ) -> list[Side]:
     """Sides with their oracles.
 
@@ -154,15 +140,16 @@ def checked(
 
     @functools.cache
     def oracle(name: str) -> Mapping[str, np.ndarray]:
-        side, arrays = built_oracle(name)
-        return arrays(side.run())
+        side = built_oracle(name)
+        return side.arrays(side.run())
 
     def make(name: str) -> Side:
-        side, arrays = built(name)
         want = functools.partial(oracle, ORACLES[name])
-        if name == "jax_given_bias":
-            arrays, want = _only_output(arrays), _only_output(want)
-        return Side(name, side.run, arrays, want, NOTES.get(name, ""))
+        side = Side.of(name, built(name), want, NOTES.get(name, ""))
+        if name != "jax_given_bias":
+            return side
+        arrays, want = _only_output(side.arrays), _only_output(want)
+        return dataclasses.replace(side, arrays=arrays, oracle=want)
 
     return [make(name) for name in names]
 
@@ -178,8 +165,7 @@ def peak(name: str, sizes: Sizes, *, gradient: bool) -> dict[str, Any]:
     """
     import jax
 
-    if jax.default_backend() != "cpu":
-        side, _ = build(name, sizes, gradient=gradient)
-        return {"peak_bytes": side.peak_bytes, **getattr(side, "more", {})}
-    arguments = {"name": name, "sizes": dataclasses.asdict(sizes), "gradient": gradient}
-    return memory.measure("benchmarks.speed.layer_sides:build_run", arguments)
+    if jax.default_backend() == "cpu":
+        return memory.measure(build, name, sizes, gradient=gradient)
+    side = build(name, sizes, gradient=gradient)
+    return {"peak_bytes": side.peak_bytes, **getattr(side, "more", {})}

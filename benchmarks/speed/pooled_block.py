@@ -60,32 +60,25 @@ class OpSizes:
         return [rng.standard_normal(shape, np.float32) for _ in range(7)]
 
 
-class JaxSide:
-    """This library.
+def arrays(found: tuple[Any, Any]) -> dict[str, np.ndarray]:
+    """Output and gradients of a side by name."""
+    gradients, out = found
+    named = dict(zip(_NAMES, map(np.asarray, gradients), strict=True))
+    return {"output": np.asarray(out), **named}
 
-    Args:
-      sizes: of the op.
-    """
 
-    def __init__(self, sizes: OpSizes):
-        blocks = Blocks(sizes.block)
-        pool = Pool(sizes.kernel, sizes.stride, sizes.padding)
+def jax_side(sizes: OpSizes) -> Compiled:
+    """This library."""
+    blocks = Blocks(sizes.block)
+    pool = Pool(sizes.kernel, sizes.stride, sizes.padding)
 
-        def loss(rows, weight):
-            out = pooled_block.attend(*rows[:3], blocks=blocks)
-            out = out + pooled_block.attend_pooled(*rows[3:], pool=pool)
-            return jnp.sum(out * weight), out
+    def loss(rows, weight):
+        out = pooled_block.attend(*rows[:3], blocks=blocks)
+        out = out + pooled_block.attend_pooled(*rows[3:], pool=pool)
+        return jnp.sum(out * weight), out
 
-        step = jax.grad(loss, has_aux=True)
-        *rows, weight = sizes.arrays
-        # Of (gradients, output).
-        self.run = Compiled.make(step, rows, weight).run
-
-    def arrays(self, found: tuple[Any, Any]) -> dict[str, np.ndarray]:
-        """By name."""
-        gradients, out = found
-        named = dict(zip(_NAMES, map(np.asarray, gradients), strict=True))
-        return {"output": np.asarray(out), **named}
+    *rows, weight = sizes.arrays
+    return Compiled.make(jax.grad(loss, has_aux=True), rows, weight, arrays=arrays)
 
 
 class TorchSide:
@@ -95,6 +88,8 @@ class TorchSide:
       sizes: of the op.
       einsum: in place of `scaled_dot_product_attention`.
     """
+
+    arrays = staticmethod(arrays)
 
     def __init__(self, sizes: OpSizes, einsum: bool):
         import torch
@@ -142,15 +137,9 @@ class TorchSide:
         gradients = torch.autograd.grad((out * self._weight).sum(), self._rows)
         return gradients, out.detach()
 
-    def arrays(self, found: tuple[Any, Any]) -> dict[str, np.ndarray]:
-        """By name."""
-        gradients, out = found
-        named = dict(zip(_NAMES, (x.numpy() for x in gradients), strict=True))
-        return {"output": out.numpy(), **named}
-
 
 _SIDES = {
-    REFERENCE: JaxSide,
+    REFERENCE: jax_side,
     "torch SDPA": functools.partial(TorchSide, einsum=False),
     "torch einsum": functools.partial(TorchSide, einsum=True),
 }
@@ -163,7 +152,7 @@ def parts(sizes: OpSizes) -> beside.Parts:
     want = own.arrays(own.run())
     return {
         "output and gradients": [
-            Side(name, side.run, side.arrays, None if side is own else lambda: want)
+            Side.of(name, side, None if side is own else lambda: want)
             for name, side in made.items()
         ]
     }, {}

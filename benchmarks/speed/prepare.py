@@ -123,7 +123,9 @@ def measure_speed(work: _Work, rounds: int) -> dict[str, Any]:
     """Times of every side, printed and ready for JSON."""
     chars = sum(len(text) for batch in work.batches for text in batch)
     tokens = len(_encodings(work.package())["ids"])
-    timings = harness.compare(
+    records = len(work.records)
+    timings = report.compared(
+        f"{work.task.name}: {records} records, {chars} chars, {tokens} tokens",
         work.sides(),
         reference=REFERENCE,
         rounds=rounds,
@@ -131,21 +133,11 @@ def measure_speed(work: _Work, rounds: int) -> dict[str, Any]:
         clock=time.process_time,
         pause_secs=0.0,
     )
-    records = len(work.records)
-    print(f"{work.task.name}: {records} records, {chars} chars, {tokens} tokens")
-    head = ["side", "records/s", "1000 tokens/s", "speed / package", "95 %"]
-    rows = []
-    for t in timings:
-        high, low = (1 / x for x in t.ratio_interval)
-        speeds = [f"{records / t.median:.0f}", f"{tokens / t.median / 1e3:.0f}"]
-        rows.append([t.name, *speeds, f"{1 / t.ratio:.2f}", f"{low:.2f}-{high:.2f}"])
-    print(report.table(head, rows), flush=True)
     return {
         "task": work.task.name,
         "records": records,
         "chars": chars,
         "tokens": tokens,
-        "speed_of_package": {t.name: 1 / t.ratio for t in timings},
         "rows": report.timing_rows(timings),
     }
 

@@ -15,7 +15,6 @@ from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention import lsh
-from etc_jax.training.preflight import device_memory
 
 KINDS = ("lsh", "full")
 
@@ -42,7 +41,6 @@ class AttentionSizes:
     Attributes:
       kind: of `KINDS`.
       length: tokens.
-      batch: rows.
       num_heads, head_dim: their product is the width of the stream.
       chunk_length: of sorted tokens; a token sees its chunk and the one before.
       num_hashes: rounds of hashing.
@@ -51,7 +49,6 @@ class AttentionSizes:
 
     kind: str = "lsh"
     length: int = 1024
-    batch: int = 1
     num_heads: int = 8
     head_dim: int = 64
     chunk_length: int = 64
@@ -88,7 +85,7 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
         implementation=implementation,
     )
     rng = np.random.default_rng(sizes.seed)
-    x = rng.standard_normal((sizes.batch, sizes.length, embed), np.float32)
+    x = rng.standard_normal((1, sizes.length, embed), np.float32)
 
     def sequence(x):
         return SequenceInputs(jnp.ones(x.shape[:2], jnp.int32))
@@ -98,10 +95,11 @@ def attention_step(sizes: AttentionSizes, *, implementation: str = "xla") -> Com
         return module.apply({"params": params}, x, sequence(x), rngs=rngs)[0]
 
     params = module.init(jax.random.key(sizes.seed), x[:, :1], sequence(x[:, :1]))
-    return Compiled.make(with_gradient(forward), params["params"], x)
+    run = with_gradient(forward)
+    return Compiled.make(run, params["params"], x, arrays=_attention_arrays)
 
 
-def attention_arrays(result: Any) -> dict[str, np.ndarray]:
+def _attention_arrays(result: Any) -> dict[str, np.ndarray]:
     """Named arrays of a raw result of `attention_step`."""
     output, (weights, x) = result
     named = {f"grad {name}": part["kernel"] for name, part in weights.items()}
@@ -166,18 +164,3 @@ def model_step(config: ReformerConfig, *, batch: int, length: int) -> Compiled:
     return Compiled.make(
         step, random_lm_params(config), random_tokens(config, batch, length)
     )
-
-
-def memory_of(step: Compiled) -> device_memory.Memory:
-    """Bytes of a compiled step, as XLA plans them.
-
-    Raises:
-      RuntimeError: if the backend does not say.
-    """
-    memory = device_memory.of(step.call)
-    if memory is None:
-        raise RuntimeError(
-            f"the backend {jax.default_backend()!r} does not tell the memory of a "
-            "compiled program; run with JAX_PLATFORMS=cpu"
-        )
-    return memory

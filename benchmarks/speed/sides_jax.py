@@ -1,13 +1,14 @@
 """Sides on jax.nn, and what all sides in JAX share: structure, biases, compiling."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.kit.compiled import Compiled, with_gradient
 from benchmarks.speed import problem
 from benchmarks.speed.problem import Sizes
 from etc_jax.base.types import LabelTable, Rows
@@ -167,19 +168,6 @@ def dense_attend(query, key, value, *, tables, structure, rules) -> Array:
     return jax.nn.dot_product_attention(query, key, value, bias=bias)
 
 
-def dpa_layer(weights, x: Array, structure, *, rules, num_heads):
-    """The layer with `jax.nn.dot_product_attention` and a dense bias."""
-    of_input = {"tables": label_tables(weights), "structure": structure}
-    attend = functools.partial(dense_attend, **of_input, rules=rules)
-    return layer(weights, x, num_heads, attend)
-
-
-def given_bias_layer(weights, x: Array, bias: Array, *, num_heads):
-    """The layer with `jax.nn.dot_product_attention` and a bias that is an input."""
-    attend = functools.partial(jax.nn.dot_product_attention, bias=bias)
-    return layer(weights, x, num_heads, attend)
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def bias_at_start(sizes: Sizes, weights, x, structure) -> Array:
     """The bias of a layer's attention, to be given to it: labels are not learnt."""
@@ -189,15 +177,32 @@ def bias_at_start(sizes: Sizes, weights, x, structure) -> Array:
     return dense_bias(rows, label_tables(weights), structure, rules(sizes))
 
 
-def layer_arrays(result: Any, *, gradient: bool) -> dict[str, np.ndarray]:
-    """Named arrays of a raw result, globals first: outputs, then gradients."""
-    output, gradients = result if gradient else (result, None)
-    arrays = {"output": output}
-    if gradients is not None:
-        arrays["grad inputs"] = gradients[1]
-        arrays |= {f"grad {name}": x for name, x in gradients[0].items()}
-    return {
-        name: np.asarray(joined(x) if isinstance(x, Rows) else x, np.float32)
-        for name, x in arrays.items()
-        if name != problem.ROUNDING_ONLY
-    }
+def compiled(
+    forward: Callable, *args: Any, gradient: bool, inputs: Sequence[str] = ()
+) -> Compiled:
+    """A side, with named arrays: its output and gradients, float32, globals first.
+
+    Args:
+      forward: takes weights by name, inputs, and what has no gradient.
+      *args: of `forward`.
+      gradient: forward and backward, or forward alone.
+      inputs: names of several inputs; otherwise they are one, "inputs".
+    """
+
+    def arrays(result: Any) -> dict[str, np.ndarray]:
+        output, gradients = result if gradient else (result, None)
+        named = {"output": output}
+        if gradient:
+            own, of_inputs = gradients
+            if not inputs:
+                of_inputs = [of_inputs]
+            pairs = zip(inputs or ["inputs"], of_inputs, strict=True)
+            named |= {f"grad {name}": x for name, x in [*own.items(), *pairs]}
+        return {
+            name: np.asarray(joined(x) if isinstance(x, Rows) else x, np.float32)
+            for name, x in named.items()
+            if name != problem.ROUNDING_ONLY
+        }
+
+    run = with_gradient(forward) if gradient else forward
+    return Compiled.make(run, *args, arrays=arrays)

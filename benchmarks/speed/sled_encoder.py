@@ -68,7 +68,12 @@ def encoder(sizes: SledSizes, length: int) -> tuple[Compiled, int]:
         return model.apply({"params": params}, tokens, method="encode").rows
 
     params = random_weights(config, sizes.seed)
-    return Compiled.make(encode, params, tokens), 4 * config.embed_dim
+    made = Compiled.make(encode, params, tokens, arrays=_first_rows)
+    return made, 4 * config.embed_dim
+
+
+def _first_rows(rows: Any) -> dict[str, np.ndarray]:
+    return {"rows": np.asarray(rows[:, :64])}
 
 
 def measure(
@@ -76,10 +81,7 @@ def measure(
 ) -> tuple[dict[str, Any], list[Floor]]:
     """Times and memory over lengths, printed; (for JSON, floors)."""
     made = [encoder(sizes, n) for n in args.lengths]
-    sides = [
-        Side("", one.run, lambda rows: {"rows": np.asarray(rows[:, :64])})
-        for one, _ in made
-    ]
+    sides = [Side.of("", one) for one, _ in made]
     found = scaling.measure(
         f"SLED's encoder over {', '.join(map(str, args.lengths))} tokens",
         args.lengths,

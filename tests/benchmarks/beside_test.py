@@ -29,6 +29,10 @@ class Toy:
         self.run = lambda: np.ones((sizes.length, sizes.width))
 
 
+class Other(Toy):
+    """As fast, but for what tests say."""
+
+
 def toy_parts(sizes):
     ones = {"rows": np.ones((sizes.length, sizes.width))}
     sides = [
@@ -42,7 +46,7 @@ PEERS = Peers(
     __name__,
     "Toy.",
     ToySizes,
-    {"etc_jax": Toy, "torch": Toy},
+    {"etc_jax": Toy, "torch": Other},
     toy_parts,
     what=lambda sizes: f"{sizes.length} rows",
     faster=lambda sizes, part, peer: 2.0 if part == "in all" else None,
@@ -71,13 +75,12 @@ def test_the_floor_of_time_is_the_ratio_of_the_medians(slow, holds):
 def measured(share, own_secs=2.0):
     """In place of `memory.measure`: this library needs that share of the other's."""
 
-    def measure(builder, arguments):
-        assert builder == "benchmarks.kit.beside:build_run"
-        run, more = beside.build_run(**arguments)
-        assert run().shape == (7, 2)
-        own = arguments["name"] == "etc_jax"
-        secs = own_secs if own else 3.0
-        return {"peak_bytes": 1000 * (share if own else 1), "call_seconds": secs} | more
+    def measure(build, sizes):
+        side = build(sizes)
+        assert side.run().shape == (7, 2)
+        own = build is Toy
+        secs, peak = (own_secs, 1000 * share) if own else (3.0, 1000)
+        return {"peak_bytes": peak, "call_seconds": secs} | side.more
 
     return measure
 

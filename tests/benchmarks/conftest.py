@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stand_ins import TINY_BERT, Trained
 
-from benchmarks.kit import finetuning_runs
+from benchmarks.kit import finetuning_runs, rows
 from etc_jax.cli import convert
 from etc_jax.training.errors import RunError
 
@@ -18,7 +18,7 @@ def trained(monkeypatch):
     """Training and evaluation are stood in for."""
     found = Trained()
     monkeypatch.setattr(finetuning_runs, "train_and_evaluate", found.train)
-    monkeypatch.setattr(finetuning_runs.evaluate, "main", found.evaluate)
+    monkeypatch.setattr(rows.evaluate, "main", found.evaluate)
     return found
 
 
@@ -50,15 +50,12 @@ def converted(monkeypatch):
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory):
-    """Folders of a BERT of random numbers with a vocabulary, and one without heads."""
+    """Folder of a BERT of random numbers with a vocabulary."""
     arrays = reference.random_arrays(TINY_BERT)
     width = TINY_BERT["hidden_size"]
     arrays["bert.pooler.dense.weight"] = np.eye(width, dtype=np.float32)
     arrays["bert.pooler.dense.bias"] = np.zeros(width, np.float32)
-    headless = {k: x for k, x in arrays.items() if not k.startswith("cls.")}
-    folders = []
-    for name, values in (("bert", arrays), ("headless", headless)):
-        folders.append(tmp_path_factory.mktemp(name))
-        reference.write_folder(folders[-1], TINY_BERT, values)
-        (folders[-1] / "vocab.txt").write_text("\n".join(finetuned_run.PIECES))
-    return folders
+    folder = tmp_path_factory.mktemp("bert")
+    reference.write_folder(folder, TINY_BERT, arrays)
+    (folder / "vocab.txt").write_text("\n".join(finetuned_run.PIECES))
+    return folder

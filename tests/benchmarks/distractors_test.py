@@ -111,8 +111,3 @@ def test_all_rows_and_seeds_begin_with_one_backbone(argv, trained, run):
     assert start.endswith("backbone") and {x.model.mlp_dim for x in trained} == {32}
     assert got["short"] == {"accuracy": 50.0} | got["short"]
     assert [r["row"] for r in got["runs"]] == ["alone", "sled-ordered"] * 2
-
-
-def test_a_field_that_is_not_there_is_refused(argv, trained, capsys):
-    assert distractors.main([*argv, "--config.model.embed_dims=8"]) == 2
-    assert "did you mean 'embed_dim'?" in capsys.readouterr().err and not trained

@@ -47,9 +47,8 @@ def test_rates_are_tokens_over_time():
     timing = harness.Timing(
         "x", "", (1.0, 2.0, 0.5), 1.0, 0.5, 0.0, 1.0, (1.0, 1.0), None
     )
-    got = input_pipeline._result(
-        timing, rounds, TINY, {"a": np.zeros((2, 8), np.int16)}
-    )
+    rounds.batch = {"a": np.zeros((2, 8), np.int16)}
+    got = input_pipeline._result(timing, rounds, TINY)
     assert got["tokens_per_sec"] == 150
     assert got["batches_per_sec"] == 2.0 and got["examples_per_sec"] == 4.0
     assert got["fill"] == pytest.approx(200 / 1024)

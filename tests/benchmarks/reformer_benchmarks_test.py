@@ -8,8 +8,7 @@ import pytest
 import tiny_model
 
 from benchmarks.kit import memory
-from benchmarks.memory import reformer_memory, reformer_terms
-from benchmarks.memory.reformer_terms import ModelSizes
+from benchmarks.memory import reformer_memory
 from benchmarks.speed import reformer_parts
 from benchmarks.speed.reformer_parts import AttentionSizes
 from etc_jax.models.reformer.body import ReformerLm
@@ -85,9 +84,8 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
         steps.append(reformer_parts.attention_step(*sizes, **how))
         return steps[-1]
 
-    def measure(builder, arguments):
-        assert builder == "benchmarks.memory.reformer_memory:build_run"
-        sizes = AttentionSizes(**arguments["sizes"])
+    def measure(build, sizes):
+        assert build is attention_step
         power = 2 if sizes.kind == "full" else 1
         peak = sizes.length**power
         return {"peak_bytes": peak, "xla_temp_bytes": peak * sizes.length}
@@ -114,84 +112,17 @@ def test_length_has_times_peaks_and_exponents_of_both_kinds(run, monkeypatch):
     # LSH at both lengths, its oracle, full attention at both: with the same weights.
     shapes = [jax.tree.map(np.shape, step.args) for step in steps]
     assert len(shapes) == 5 and shapes[0] == shapes[2] == shapes[3]
-    arrays = reformer_parts.attention_arrays(steps[0].run())
+    arrays = steps[0].arrays(steps[0].run())
     assert {"output", "grad input", "grad query_key", "grad out"} <= arrays.keys()
     assert min(np.max(np.abs(x)) for x in arrays.values()) > 1e-2
 
 
 def test_a_process_of_its_own_runs_the_same_layer():
-    sizes = AttentionSizes("full", 8, 1, 2, 4)
-    run, metrics = reformer_memory.build_run(dataclasses.asdict(sizes))
-    output, _ = run()
-    assert output.shape == (1, 8, 8)
-    assert metrics["xla_temp_bytes"] > 0
-
-
-def test_only_the_length_grows_full_attention_by_its_square():
-    points = [AttentionSizes("full", n, 1, 2, 4) for n in (128, 256, 512)]
-    row = reformer_terms.measure(
-        "full", "length", (2, 2), points, reformer_terms.attention_step, 1
-    )
-    assert row["values"] == [128, 256, 512]
-    assert row["memory_exponent"] == pytest.approx(2, abs=0.2)
-    logits = 4 * 2 * 512 * 512
-    assert row["temporary_bytes"][-1] > logits
-
-
-@pytest.mark.parametrize(
-    "row, reversible, whole, cut",
-    [
-        ("transformer", False, True, False),
-        ("reversible", True, True, False),
-        ("chunked_reversible", True, True, True),
-        ("lsh_transformer", False, False, False),
-        ("reformer", True, False, True),
-    ],
-)
-def test_rows_of_table_3_are_the_models_of_the_paper(row, reversible, whole, cut):
-    config = ModelSizes(row, length=64, chunk_length=16, mlp_chunk_length=16).config
-    assert not list(config.problems())
-    assert config.reversible is reversible
-    assert (config.lsh_chunk_length == 64) is whole
-    assert (config.mlp_chunk_length == 16) is cut
-
-
-@pytest.mark.full  # compiles four models
-@pytest.mark.parametrize("row, flat", [("reversible", False), ("reformer", True)])
-def test_cutting_the_feed_forward_takes_its_width_out_of_the_memory(row, flat):
-    sizes = ModelSizes(
-        row, length=512, num_heads=1, head_dim=8, mlp_dim=64, mlp_chunk_length=16
-    )
-    points = reformer_terms.grown(sizes, "mlp_dim", (1, 8))
-    assert [point.mlp_dim for point in points] == [64, 512]
-    temporaries = [reformer_terms.compile_model(point).temp_bytes for point in points]
-    assert (temporaries[1] < 1.2 * temporaries[0]) is flat
-
-
-def test_tables_have_every_row_and_say_what_is_above(monkeypatch, capsys):
-    def measure(row, variable, bounds, points, build, rounds):
-        values = [getattr(p, variable) for p in points]
-        assert values[1] == 2 * values[0]
-        steep = (row, variable) == ("lsh", "batch")
-        return {
-            "row": row,
-            "variable": variable,
-            "values": values,
-            "memory_exponent": bounds[0] + steep,
-            "memory_bound": bounds[0],
-            "time_exponent": bounds[1],
-            "time_bound": bounds[1],
-            "within": [not steep, True],
-        }
-
-    monkeypatch.setattr(reformer_terms, "measure", measure)
-    attention = {kind: AttentionSizes(kind) for kind in ("lsh", "full")}
-    found = reformer_terms.measure_tables(
-        attention, {"lsh": 64, "full": 32}, (1, 2), rounds=1
-    )
-    assert len(found["table_1"]) == 8 and len(found["table_3"]) == 15
-    shown = capsys.readouterr().out
-    assert shown.count("memory above") == 1 and shown.count("within") == 22
+    sizes = AttentionSizes("full", 8, 2, 4)
+    got = memory.measure(reformer_parts.attention_step, sizes)
+    here = reformer_parts.attention_step(sizes)
+    assert here.run()[0].shape == (1, 8, 8)
+    assert got["xla_temp_bytes"] == here.temp_bytes > 0
 
 
 # --- what is compiled -----------------------------------------------------------------
@@ -214,22 +145,21 @@ def model_step():
 
 def test_full_attention_is_a_softmax_over_all_earlier_tokens():
     length = 16
-    sizes = AttentionSizes("full", length, batch=2, num_heads=2, head_dim=4, seed=3)
+    sizes = AttentionSizes("full", length, num_heads=2, head_dim=4, seed=3)
     step = reformer_parts.attention_step(sizes)
-    got = reformer_parts.attention_arrays(step.run())["output"]
+    got = step.arrays(step.run())["output"][0]
     params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), step.args)
     w = {name: part["kernel"] for name, part in params.items()}
-    for row in range(2):
-        query = np.einsum("ne,ehd->nhd", x[row], w["query_key"])
-        value = np.einsum("ne,ehd->nhd", x[row], w["value"])
-        key = query / np.linalg.norm(query, axis=-1, keepdims=True)
-        for i in range(length):
-            logits = np.einsum("hd,nhd->hn", query[i], key[: i + 1])
-            p = np.exp(logits)
-            p /= p.sum(axis=-1, keepdims=True)
-            mixed = np.einsum("hn,nhd->hd", p, value[: i + 1])
-            want = np.einsum("hd,hde->e", mixed, w["out"])
-            np.testing.assert_allclose(got[row, i], want, atol=1e-4)
+    query = np.einsum("ne,ehd->nhd", x[0], w["query_key"])
+    value = np.einsum("ne,ehd->nhd", x[0], w["value"])
+    key = query / np.linalg.norm(query, axis=-1, keepdims=True)
+    for i in range(length):
+        logits = np.einsum("hd,nhd->hn", query[i], key[: i + 1])
+        p = np.exp(logits)
+        p /= p.sum(axis=-1, keepdims=True)
+        mixed = np.einsum("hn,nhd->hd", p, value[: i + 1])
+        want = np.einsum("hd,hde->e", mixed, w["out"])
+        np.testing.assert_allclose(got[i], want, atol=1e-4)
 
 
 def test_an_unknown_kind_is_refused():
@@ -248,7 +178,7 @@ def test_the_loss_is_of_every_token_but_the_first(model_step):
 
 
 def test_the_memory_of_a_step_counts_parameters_and_gradients(model_step):
-    found = reformer_parts.memory_of(model_step)
+    found = model_step.memory
     params = sum(x.nbytes for x in jax.tree.leaves(model_step.args[0]))
     # Tokens, the loss and what lies between arrays.
     assert params <= found.arguments <= params + 1024

@@ -95,14 +95,6 @@ def test_a_small_lead_is_1(folder, trained, run, monkeypatch):
     assert run(structure_ablation.main, *argv, "--seeds=1,4")[0] == 1  # 60 - 25
 
 
-def test_a_wrong_argument_is_refused(folder, run, capsys):
-    argv = [f"--workdir={folder / 'wikihop'}", *TINY, "--seedz=1"]
-    assert run(structure_ablation.main, *argv)[0] == 2
-    assert (
-        "'--seedz=1' is not of the form --config.A.B=VALUE" in capsys.readouterr().err
-    )
-
-
 # --- pre-training on the documents of the items ---------------------------------------
 
 

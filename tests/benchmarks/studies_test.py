@@ -25,6 +25,10 @@ ARGV = {
     "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
     "duplication": ("--short",),
     "cpc_ablation": (),
+    "distractors": (
+        *("--items=64", "--short_items=128", "--validation=64"),
+        *("--short_steps=4", "--rows=alone"),
+    ),
     "position_extension": (
         "--paths=HERE/text.jsonl",
         f"--vocab_size={tiny_text.VOCAB_SIZE}",
@@ -32,11 +36,6 @@ ARGV = {
     "long_texts": (
         *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
         *("--validation=HERE/some.jsonl", "--long_length=512", "--short_length=64"),
-    ),
-    "lifted_bert": (
-        *("--bert=BERT", "--text=HERE/text.jsonl", "--text_field=body"),
-        *("--items=12", "--validation=4", "--contexts=4", "--words=0", "--workers=0"),
-        *("--long_length=1024", "--short_length=256", "--text_validation=0.4"),
     ),
 }
 CPC = ("objective.mlm_weight", "objective.cpc_weight")
@@ -82,7 +81,7 @@ def argv(here, tiny_bert):
     """The command line of a study; what it makes up is made up once."""
 
     def make(name, *more):
-        places = {"HERE": here, "BERT": tiny_bert[0]}
+        places = {"HERE": here, "BERT": tiny_bert}
         given = [*ARGV[name], *more]
         for word, path in places.items():
             given = [x.replace(word, str(path)) for x in given]
