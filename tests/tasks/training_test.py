@@ -138,7 +138,8 @@ def tagged():
     entities = ([("ton", "B-t")], [("ann", "B-p"), ("lee", "I-p")])
     values = []
     for i in range(8):
-        others = [[(word, "O")] for word in rng.choice(["the", "of", "a", "in"], 6)]
+        others = rng.choice(["the", "of", "a", "in"], 6).tolist()
+        others = [[(word, "O")] for word in others]
         parts = [*others, entities[i % 2], entities[rng.integers(2)]]
         pairs = [pair for at in rng.permutation(8) for pair in parts[at]]
         words, tags = zip(*pairs, strict=True)
@@ -176,7 +177,7 @@ class Lesson(NamedTuple):
 SHORT = {"options": {"question_tokens": 6, "stride": 30}}
 BEST = {"choices": {"keyphrase_loss": "best"}}
 BLOCKS = {"options": {"tokens_per_block": 4}, "choices": {"visual_features": False}}
-TAGS = {"options": SAMPLES["token_classification"].options, "steps": 60}
+TAGS = {"options": SAMPLES["token_classification"].options}
 ENTITIES = {
     "options": {"span_tokens": 6, "candidates": 64},
     # All spans and pairs: so few documents would never bring back a mention that is not
