@@ -14,16 +14,11 @@ import pytest
 import record_files
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-FEW, MANY = 200, 5000
 
-
-def damaged(form: str, rng) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = record_files.damaged_file(form, pathlib.Path(folder), rng)
-        record_files.consume(form, path)
-
-
-def run(form: str, count: int) -> None:
+@pytest.mark.parametrize("form", record_files.ALL)
+@pytest.mark.parametrize("count", [200, 5000])
+@pytest.mark.full(but=["200-*"])
+def test_damage_ends_well_or_in_a_clear_error(form, count):
     @settings(
         max_examples=-(-count // len(record_files.ALL)),
         derandomize=True,
@@ -33,20 +28,11 @@ def run(form: str, count: int) -> None:
     )
     @given(st.randoms(use_true_random=False))
     def each(rng):
-        damaged(form, rng)
+        with tempfile.TemporaryDirectory() as folder:
+            path = record_files.damaged_file(form, pathlib.Path(folder), rng)
+            record_files.consume(form, path)
 
     each()
-
-
-@pytest.mark.parametrize("form", record_files.ALL)
-def test_damage_ends_well_or_in_a_clear_error(form):
-    run(form, FEW)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("form", record_files.ALL)
-def test_much_damage_ends_well_or_in_a_clear_error(form):
-    run(form, MANY)
 
 
 # The names of reviews are drawn, and some of them are wrong.

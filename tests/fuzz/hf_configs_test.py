@@ -87,17 +87,12 @@ def check(rng: random.Random, place, count: Count) -> None:
     trial(lambda: convert_sources.hf(args), count, f"{family} {name}")
 
 
-def run(place, trials: int) -> Count:
-    return run_trials(lambda rng, count: check(rng, place, count), trials)
-
-
-def test_damaged_models_are_read_or_refused(tmp_path):
-    count = run(tmp_path / "trial", 200)
+@pytest.mark.parametrize(
+    "trials, fine, refused",
+    [(200, 10, 50), pytest.param(1000, 50, 250, marks=pytest.mark.full)],
+)
+def test_damaged_models_are_read_or_refused(tmp_path, trials, fine, refused):
+    place = tmp_path / "trial"
+    count = run_trials(lambda rng, count: check(rng, place, count), trials)
     # The damage is neither always noticed nor never.
-    assert count.fine > 10 and count.refused > 50
-
-
-@pytest.mark.full
-def test_more_damaged_models_are_read_or_refused(tmp_path):
-    count = run(tmp_path / "trial", 1000)
-    assert count.fine > 50 and count.refused > 250
+    assert count.fine > fine and count.refused > refused

@@ -8,15 +8,11 @@ import numpy as np
 from etils import epath
 
 from etc_jax import config as config_lib
+from etc_jax.base import registry
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.objectives.learners import finetuning
 from etc_jax.sharding import path_of
-from etc_jax.tasks.synthetic import hotpotqa, natural_questions, openkp, wikihop
-from etc_jax.tasks.synthetic.hotpotqa import HotpotQaSizes
-from etc_jax.tasks.synthetic.natural_questions import NaturalQuestionsSizes
-from etc_jax.tasks.synthetic.openkp import OpenkpSizes
-from etc_jax.tasks.synthetic.wikihop import WikiHopSizes
 from etc_jax.training import workdir
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.state import TrainState
@@ -50,6 +46,13 @@ LENGTHS = {
     "wikihop": (256, 48),
     "natural_questions": (160, 64),
     "openkp": (256, 24),
+}
+# Of invented records.
+SIZES = {
+    "hotpotqa": {"contexts": 4, "facts": 2},
+    "wikihop": {"contexts": 4, "facts": 2, "candidates": 4},
+    "natural_questions": {"contexts": 4, "facts": 2, "annotators": 5},
+    "openkp": {"others": 3, "mentions": 1, "words": 40},
 }
 # The data sets whose files have a record a line.
 IN_LINES = ("natural_questions", "openkp")
@@ -109,20 +112,8 @@ def save_run(
 
 def records(name: str, count: int, seed: int = 0) -> list[dict]:
     """Synthetic records in the official format."""
-    if name == "hotpotqa":
-        made = hotpotqa.records(
-            count, seed=seed, sizes=HotpotQaSizes(contexts=4, facts=2)
-        )
-    elif name == "natural_questions":
-        sizes = NaturalQuestionsSizes(contexts=4, facts=2, annotators=5)
-        made = natural_questions.records(count, seed=seed, sizes=sizes)
-    elif name == "openkp":
-        sizes = OpenkpSizes(others=3, mentions=1, words=40)
-        made = openkp.records(count, seed=seed, sizes=sizes)
-    else:
-        sizes = WikiHopSizes(contexts=4, facts=2, candidates=4)
-        made = wikihop.records(count, seed=seed, sizes=sizes)
-    return list(made)
+    maker = registry.lookup("invented_items", name)
+    return list(maker.records(count, seed=seed, sizes=maker.sizes(**SIZES[name])))
 
 
 def write_records(folder: pathlib.Path, name: str, values) -> str:

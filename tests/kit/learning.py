@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from data_sets import tokenizer_of
 from mean_loss import loss_of
-from multihop_samples import tokenizer_for
 from structured_batch import stacked_labels
 
 from etc_jax.config.kinds import section_of
@@ -19,7 +19,7 @@ from etc_jax.objectives.learners import finetuning
 def learner_of(task, model, **choices):
     """The learner of a data set in a format, for a model and choices of its section."""
     section = section_of(task.name, task.format)(task.name, **choices)
-    return finetuning.find(model, section, task.format)
+    return finetuning.find(model, section, task.format, options=task.changed_options)
 
 
 def random_params(learner, *, scale=0.5, seed=0):
@@ -75,12 +75,12 @@ class Trained:
         return self.task.score(gold, self.task.official(answers)).metrics
 
 
-def trained(task, values, sizes, model, *, steps, rate) -> Trained:
-    """Descends on raw records."""
-    tokenizer = tokenizer_for(task)
+def trained(task, values, sizes, model, *, steps, rate, **choices) -> Trained:
+    """Descends on raw records; choices are those of `learner_of`."""
+    tokenizer = tokenizer_of(task)
     records = [task.parse(value, lambda *note: None) for value in values]
     windows = [w for r in records for w in task.features(r, tokenizer, sizes)]
-    learner, batch = learner_of(task, model), batch_of(windows)
+    learner, batch = learner_of(task, model, **choices), batch_of(windows)
     assert learner.problems(batch) == []
     params = jax.tree.map(jnp.asarray, random_params(learner, scale=0.2, seed=1))
     optimizer = optax.adam(rate)

@@ -16,38 +16,22 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import mutations
+import natural_questions_samples
+import written_samples
+from data_sets import SAMPLES, STORIES
 from score_packages import require_for
 
 from etc_jax.data.schema import stacked
 from etc_jax.data.text.sources import read_documents
 from etc_jax.data.tokenizers.tokenizer import grown
-from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.writing import LeftOut, part_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import BadRecordError, Problems
 from etc_jax.prediction import answers_page
 from etc_jax.prediction.raw_records import read_inputs
-from etc_jax.tasks.synthetic import (
-    coreference,
-    hotpotqa,
-    imdb,
-    multiple_choice,
-    natural_questions,
-    openkp,
-    token_classification,
-    triviaqa,
-    wikihop,
-)
+from etc_jax.tasks.synthetic import coreference, imdb
 
 SIZES = (192, 64)
-LABELS = ("a", "b, c", "d")
-TAGS = tuple(f"{p}-{k}" for p in "BI" for k in ("company", "person", "region", "town"))
-TAGS = (*TAGS, "O")
-# What a data set must be told before it can read.
-OPTIONS = {
-    "classification": {"labels": LABELS},
-    "token_classification": {"labels": TAGS, "scheme": "iob2"},
-}
 # Of inputs whose answers are spans of a text in windows.
 SPANS = {"question_tokens": 40, "stride": 48}
 
@@ -56,131 +40,16 @@ class Form(NamedTuple):
     """How the files of a data set are written.
 
     Attributes:
-      task: name of the data set.
       suffix: of its files, without that of gzip.
       whole: from the JSON text of records to the text of a file.
-      values: records in the form of the release.
     """
 
-    task: str
-    suffix: str
-    whole: Callable[[Sequence[str]], str]
-    values: Callable[[], Sequence[Any]]
-
-
-# --- items ----------------------------------------------------------------------------
-
-
-@functools.cache
-def _hotpotqa() -> list[Any]:
-    sizes = hotpotqa.HotpotQaSizes(contexts=4)
-    return list(hotpotqa.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _wikihop() -> list[Any]:
-    sizes = wikihop.WikiHopSizes(contexts=4, candidates=4)
-    return list(wikihop.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _natural_questions() -> list[Any]:
-    sizes = natural_questions.NaturalQuestionsSizes(contexts=4)
-    return list(natural_questions.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _openkp() -> list[Any]:
-    sizes = openkp.OpenkpSizes(words=40, mentions=1, others=2)
-    return list(openkp.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _triviaqa() -> list[Any]:
-    sizes = triviaqa.TriviaqaSizes(contexts=3, apart=10)
-    return list(triviaqa.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _imdb() -> list[Any]:
-    values = imdb.records(3, seed=1, sizes=imdb.ImdbSizes(words=30))
-    return [{**value, "label": i % 2} for i, value in enumerate(values)]
-
-
-@functools.cache
-def _hyperpartisan() -> list[Any]:
-    return [
-        {"id": f"000000{i}", "title": "T", "text": value["text"], "label": "true"}
-        for i, value in enumerate(_imdb())
-    ]
-
-
-@functools.cache
-def _classification() -> list[Any]:
-    return [
-        {"id": i, "text": value["text"], "label": LABELS[i]}
-        for i, value in enumerate(_imdb())
-    ]
-
-
-@functools.cache
-def _token_classification() -> list[Any]:
-    return list(token_classification.records(3, seed=1))
-
-
-@functools.cache
-def _multiple_choice() -> list[Any]:
-    return list(multiple_choice.records(3, seed=1))
-
-
-@functools.cache
-def _stories() -> list[Any]:
-    sizes = coreference.StorySizes(persons=2, things=1, sentences=4)
-    return list(coreference.records(3, seed=1, sizes=sizes))
-
-
-@functools.cache
-def _coreference() -> list[Any]:
-    return [
-        {
-            "doc_key": f"bn/{i}_0",
-            "sentences": list(map(list, story.sentences)),
-            "speakers": [["Ann"] * len(sentence) for sentence in story.sentences],
-            "clusters": [list(map(list, spans)) for spans in story.clusters],
-        }
-        for i, story in enumerate(_stories())
-    ]
-
-
-@functools.cache
-def _squad() -> list[Any]:
-    context = "The old mill stands in Ton. It burned."
-    return [
-        {
-            "title": "Mill",
-            "paragraphs": [
-                {
-                    "context": context,
-                    "qas": [
-                        {
-                            "id": f"q{i}",
-                            "question": "Where is it?",
-                            "answers": [{"text": "Ton", "answer_start": 23}],
-                        }
-                    ],
-                }
-            ],
-        }
-        for i in range(3)
-    ]
+    suffix: str = ".jsonl"
+    whole: Callable[[Sequence[str]], str] = "\n".join
 
 
 def _array(texts: Sequence[str]) -> str:
     return f"[{', '.join(texts)}]"
-
-
-def _lines(texts: Sequence[str]) -> str:
-    return "".join(f"{text}\n" for text in texts)
 
 
 def _release(texts: Sequence[str]) -> str:
@@ -189,22 +58,18 @@ def _release(texts: Sequence[str]) -> str:
 
 
 FORMS = {
-    "hotpotqa": Form("hotpotqa", ".json", _array, _hotpotqa),
-    "wikihop": Form("wikihop", ".json", _array, _wikihop),
-    "natural_questions": Form(
-        "natural_questions", ".jsonl", _lines, _natural_questions
-    ),
-    "openkp": Form("openkp", ".jsonl", _lines, _openkp),
-    "triviaqa": Form("triviaqa", ".json", _release, _triviaqa),
-    "imdb": Form("imdb", ".jsonl", _lines, _imdb),
-    "hyperpartisan": Form("hyperpartisan", ".jsonl", _lines, _hyperpartisan),
-    "classification": Form("classification", ".jsonl", _lines, _classification),
-    "coreference": Form("coreference", ".jsonl", _lines, _coreference),
-    "token_classification": Form(
-        "token_classification", ".jsonl", _lines, _token_classification
-    ),
-    "multiple_choice": Form("multiple_choice", ".jsonl", _lines, _multiple_choice),
-    "squad": Form("squad", ".json", lambda x: f'{{"data": {_array(x)}}}', _squad),
+    "hotpotqa": Form(".json", _array),
+    "wikihop": Form(".json", _array),
+    "natural_questions": Form(),
+    "openkp": Form(),
+    "triviaqa": Form(".json", _release),
+    "imdb": Form(),
+    "hyperpartisan": Form(),
+    "classification": Form(),
+    "coreference": Form(),
+    "token_classification": Form(),
+    "multiple_choice": Form(),
+    "squad": Form(".json", lambda texts: f'{{"data": {_array(texts)}}}'),
 }
 # Forms that are no JSON, and their data sets: their bytes alone are damaged.
 PLAIN = {
@@ -220,6 +85,13 @@ PLAIN = {
 # Documents for pre-training.
 TEXTS = ("text", "jsonl")
 ALL = (*FORMS, *PLAIN, *TEXTS)
+
+
+@functools.cache
+def records_of(name: str) -> list[Any]:
+    """Three records of a data set, in the form of its release."""
+    made = SAMPLES[name].invented(3)
+    return written_samples.articles_of(made[:3]) if name == "squad" else made
 
 
 # --- damaged files --------------------------------------------------------------------
@@ -250,8 +122,8 @@ def _of_values(
     form: str, folder: pathlib.Path, rng: random.Random
 ) -> tuple[str, bytes, bool]:
     """(name, bytes of a file, whether these are to be damaged)."""
-    made = FORMS["imdb"] if form == "jsonl" else FORMS[form]
-    values, damage = list(made.values()), rng.random() < 0.3
+    name = "imdb" if form == "jsonl" else form
+    made, values, damage = FORMS[name], list(records_of(name)), rng.random() < 0.3
     texts = [json.dumps(value) for value in values]
     if not damage:
         number = rng.randrange(len(values))
@@ -290,20 +162,19 @@ def _question(text: str, folder: pathlib.Path, rng: random.Random) -> str:
 
 
 def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
+    values = records_of(PLAIN.get(form, "imdb"))
     if form == "hyperpartisan_xml":
-        truth = [
-            f'<article id="{x["id"]}" hyperpartisan="true"/>' for x in _hyperpartisan()
-        ]
+        truth = [f'<article id="{x["id"]}" hyperpartisan="true"/>' for x in values]
         articles = [
             f'<article id="{x["id"]}" title={quoteattr(x["title"])}>'
             f"<p>{escape(x['text'])}</p></article>"
-            for x in _hyperpartisan()
+            for x in values
         ]
         (folder / "ground-truth-x.xml").write_text(_xml(truth))
         return "articles-x.xml", _xml(articles).encode()
     if form == "coreference_columns":
         path = folder / "whole"
-        coreference.write(_stories(), path)
+        coreference.write(STORIES(3), path)
         return "a_gold_conll", path.read_bytes()
     if form == "tag_columns":
         documents = (
@@ -311,23 +182,19 @@ def _plain(form: str, folder: pathlib.Path) -> tuple[str, bytes]:
                 "".join(f"{w} X {t}\n" for w, t in zip(words, tags, strict=True))
                 for words, tags in zip(value["tokens"], value["tags"], strict=True)
             )
-            for value in _token_classification()
+            for value in values
         )
         return "a.conll", "\n-DOCSTART- -X- O\n\n".join(documents).encode()
-    if form == "classification_csv":
-        return _csv(_classification())
     if form == "squad_csv":
         question = {"question": "Where?", "context": "The mill stands in Ton."}
         return _csv([{**question, "answer": "Ton", "answer_start": 19}] * 3)
-    if form == "retrieval_csv":
-        return _csv([{"query": f"q{i}", "passage": f"the mill {i}"} for i in range(3)])
-    texts = [value["text"] for value in _imdb()]
+    if form.endswith("_csv"):
+        return _csv(values)
     if form == "wmt14_en_de":
-        sides = (" ".join(text.split()) for text in texts)
-        whole = _lines(list(sides)).encode()
-        (folder / "a.de").write_bytes(whole)
-        return "a.en", whole
-    return "a.txt", "\n\n".join(texts).encode()
+        for value, file in (("de", folder / "a.de"), ("en", folder / "a.en")):
+            file.write_text("".join(f"{x[value]}\n" for x in values))
+        return "a.en", (folder / "a.en").read_bytes()
+    return "a.txt", "\n\n".join(x["text"] for x in values).encode()
 
 
 def _csv(values: Sequence[dict[str, Any]]) -> tuple[str, bytes]:
@@ -346,7 +213,7 @@ def _xml(elements: Sequence[str]) -> str:
 def _imdb_folder(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
     for label in imdb.LABELS:
         (folder / "train" / label).mkdir(parents=True)
-    for i, value in enumerate(_imdb()):
+    for i, value in enumerate(records_of("imdb")):
         name = rng.choice((f"{i}_9.txt", f"{i}_9.txt", "x.txt", f"{i}_{'9' * 99}.txt"))
         data = mutations.damaged(value["text"].encode(), rng)
         (folder / "train" / rng.choice(imdb.LABELS) / name).write_bytes(data)
@@ -354,16 +221,6 @@ def _imdb_folder(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
 
 
 # --- what is run on them --------------------------------------------------------------
-
-
-@functools.cache
-def _tokenizer(added: tuple[str, ...]):
-    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    pieces = ["[PAD]", *(f"[unused{i}]" for i in range(104)), "[UNK]", "[CLS]"]
-    pieces += ["[SEP]", "[MASK]", "the", "mill", "of", ".", ",", *letters]
-    pieces += [f"##{c}" for c in letters]
-    made = WordPieceTokenizer(pieces)
-    return grown(made, added) if added else made
 
 
 def consume(form: str, path: pathlib.Path) -> int:
@@ -377,9 +234,9 @@ def consume(form: str, path: pathlib.Path) -> int:
     """
     if form in TEXTS:
         return _documents(path)
-    name = FORMS[form].task if form in FORMS else PLAIN[form]
+    name = PLAIN.get(form, form)
     require_for(name)
-    options = OPTIONS.get(name, {})
+    options = SAMPLES[name].options
     read = task_lib.find_task(name).with_options(options).read
     problems = Problems()
     records = list(read([path], problems))
@@ -422,7 +279,8 @@ def _raw(task: task_lib.DataSet, path: pathlib.Path) -> None:
 
 
 def _windows(task: task_lib.Task, records: Sequence[Any]) -> int:
-    tokenizer = _tokenizer(task.tokens)
+    tokenizer = natural_questions_samples.tokenizer()
+    tokenizer = grown(tokenizer, task.tokens) if task.tokens else tokenizer
     answers = []
     for record in records:
         try:

@@ -7,15 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from data_sets import SAMPLES, sentences_at_stops, tokenizer_of  # noqa: F401
 from learning import batch_of, random_params
 from mean_loss import loss_of
 from multihop_samples import small_etc
-from task_test import (  # noqa: F401
-    OPTIONS as TASK_OPTIONS,
-    VALUES,
-    no_model_of_sentences,
-    tokenizer_of,
-)
 
 from etc_jax.base import registry
 from etc_jax.config.kinds import section_of
@@ -38,7 +33,10 @@ OPTIONS = {
     "natural_questions": {"question_tokens": 4, "stride": 60},
     "coreference": {"span_tokens": 3, "candidates": 64, "singletons": True},
     "classification": {"labels": ("a", "b c", "d"), "multi_label": True},
-    "token_classification": TASK_OPTIONS["token_classification"],
+    "token_classification": {
+        "labels": ("B-p", "B-t", "I-p", "I-t", "O"),
+        "scheme": "iob2",
+    },
     "multiple_choice": {"most_options": 4},
     "retrieval": {"negatives_column": "negatives"},
 }
@@ -84,7 +82,7 @@ def case(name):
     task = find_task(data_set, format).with_options(OPTIONS.get(data_set, {}))
     tokenizer = tokenizer_of(task)
     sizes = type(task.sizes)(*((24, 12) if base == "text" else (80, 40)))
-    record = task.parse(VALUES[data_set], lambda *note: None)
+    record = task.parse(SAMPLES[data_set].value, lambda *note: None)
     window, *_ = task.features(record, tokenizer, sizes)
     model = model_for(format, kind, tokenizer.vocab_size)
     section = section_of(data_set, format, type(model))

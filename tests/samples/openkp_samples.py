@@ -57,14 +57,6 @@ def record(*args, **changes) -> openkp_records.Record:
     return openkp_records.parse(page(*args, **changes), lambda kind, message: None)
 
 
-def with_nodes(change_fn, **changes):
-    """A page whose VDOM is what `change_fn` makes of its nodes."""
-    value = page(**changes)
-    nodes = json.loads(value["VDOM"])
-    change_fn(nodes)
-    return {**value, "VDOM": json.dumps(nodes)}
-
-
 def write_lines(folder: pathlib.Path, values, name="pages.jsonl") -> pathlib.Path:
     path = folder / name
     path.write_text("".join(json.dumps(v) + "\n" for v in values), encoding="utf-8")

@@ -27,13 +27,18 @@ def write_pair(folder, sentences=SENTENCES, stem="dev"):
     return folder / f"{stem}.en"
 
 
-def write_release(folder, questions, name="dev"):
-    """A file of SQuAD's release, each question with an article of its own."""
+def articles_of(questions):
+    """Those of SQuAD's release, each with one question."""
     articles = []
     for question in questions:
         inner = {k: x for k, x in question.items() if k not in ("title", "context")}
         paragraph = {"context": question["context"], "qas": [inner]}
         articles.append({"title": question["title"], "paragraphs": [paragraph]})
+    return articles
+
+
+def write_release(folder, questions, name="dev"):
+    """A file of SQuAD's release."""
     path = folder / f"{name}.json"
-    path.write_text(json.dumps({"version": "1.1", "data": articles}))
+    path.write_text(json.dumps({"version": "1.1", "data": articles_of(questions)}))
     return path

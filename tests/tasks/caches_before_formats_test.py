@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from learning import random_params
 from mean_loss import loss_of
+from small_run import small_config
 
-from etc_jax import config as config_lib
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.data.windows.writing import WindowSource, write_windows
 from etc_jax.datasets.task import find_task
@@ -89,18 +89,16 @@ def test_it_is_read_together_with_one_of_today(before, now):
 
 
 def test_a_run_of_today_trains_on_it(task, folder, tmp_path):
-    config = config_lib.default_config("longformer")
     size = multihop_samples.tokenizer_for(task).vocab_size
-    config.model.update(vocab_size=size, embed_dim=8, num_heads=2, mlp_dim=16)
-    config.model.update(num_layers=1, attention_window=(8,), num_types=2)
-    config.model.max_length = LENGTH
-    config.objective.name = task.name
-    config.data.update(source="windows", vocab_size=size, input_length=LENGTH)
-    config.data.update(paths=(str(folder),), validation_paths=(str(folder),))
-    config.data.global_length = WindowCache.open(folder).longest["global"]
-    config.train.batch_size = 2
+    longest = WindowCache.open(folder).longest["global"]
+    config = small_config(
+        *(task.name, folder, size, {"input_length": LENGTH, "global_length": longest}),
+        family="longformer",
+        model={"attention_window": (8,), "num_types": 2, "max_length": LENGTH},
+        train__batch_size=2,
+    )
     (tmp_path / "run").mkdir()
-    job = finetuning_job.make_job(config_lib.from_config_dict(config), tmp_path / "run")
+    job = finetuning_job.make_job(config, tmp_path / "run")
     batch = job.train_batch(0, None)
     assert job.check_batch(batch) == []
     params = random_params(types.SimpleNamespace(init=job.init_params))

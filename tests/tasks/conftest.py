@@ -2,6 +2,7 @@
 
 import finetuned_run
 import pytest
+from data_sets import sentences_at_stops  # noqa: F401
 
 
 @pytest.fixture

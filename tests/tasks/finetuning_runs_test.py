@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import toy_job
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
+from small_run import once, small_config
 from structured_batch import batch
 
 from etc_jax import config as config_lib
@@ -66,38 +67,15 @@ def caches(tmp_path_factory):
     return folders
 
 
-@pytest.fixture(scope="module")
-def compile_cache(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("compiled"))
-
-
 def config_of(task, folder, **changes):
-    values = config_lib.default_config()
-    small = {
-        "model.vocab_size": 108,
-        "model.embed_dim": 8,
-        "model.num_heads": 2,
-        "model.mlp_dim": 16,
-        "model.num_layers": 1,
-        "model.radius": 5,
-        "model.attention": "dense",
-        "objective.name": task,
-        "data.source": "windows",
-        "data.paths": (str(folder),),
-        "data.validation_paths": (str(folder),),
-        "data.vocab_size": TOKENIZER.vocab_size,
-        "data.long_length": 64,
-        "data.global_length": 24,
-        "train.batch_size": 4,
-        "train.num_steps": 6,
-        "train.eval_every_steps": 3,
-        "checkpoint.every_steps": 3,
-        "mesh.data": 4,
-        "mesh.fsdp": 1,
-        "mesh.tensor": 2,
-    }
-    values.update_from_flattened_dict(small | changes)
-    return config_lib.from_config_dict(values)
+    small = {"train.batch_size": 4, **once(6), "train.eval_every_steps": 3}
+    small |= {"checkpoint.every_steps": 3, "mesh.data": 4, "mesh.fsdp": 1}
+    sizes = dataclasses.asdict(SIZES)
+    return small_config(
+        *("hotpotqa", folder, TOKENIZER.vocab_size, sizes),
+        model={"vocab_size": 108, "radius": 5},
+        **{"objective.name": task, "mesh.tensor": 2, **small, **changes},
+    )
 
 
 @pytest.mark.parametrize("task", ["hotpotqa", "wikihop"])
@@ -150,7 +128,11 @@ def test_ids_beyond_a_table_are_named(caches, tmp_path):
         ("wikihop", {"data.vocab_size": 30}, "vocabulary of .* ids, but data.vocab"),
         ("wikihop", {"data.long_length": 40}, "raise data.long_length, or"),
         ("wikihop", {"data.official_quirks": True}, "prepared without --official_q"),
-        ("wikihop", {"data.input_options": ("x=1",)}, "wikihop has no option x; there"),
+        (
+            "wikihop",
+            {"data.input_options": ("x=1",)},
+            "wikihop has no option x; there",
+        ),
     ],
 )
 def test_a_cache_that_does_not_fit_is_refused(caches, tmp_path, task, changes, message):
@@ -195,7 +177,7 @@ def saved_encoder(folder, config, tokenizer=TOKENIZER):
 
 
 @pytest.fixture(scope="module")
-def whole_run(caches, compile_cache, tmp_path_factory):
+def whole_run(caches, tmp_path_factory):
     """(config, folder, result) of a run that began from a converted encoder."""
     folder = tmp_path_factory.mktemp("whole")
     config = config_of(
@@ -205,7 +187,6 @@ def whole_run(caches, compile_cache, tmp_path_factory):
             "checkpoint.init_from": str(folder / "model"),
             "checkpoint.init_from_only": ("encoder",),
             "optimizer.learning_rate": 1e-6,
-            "train.compile_cache_dir": compile_cache,
         },
     )
     encoder = saved_encoder(folder / "model", config)

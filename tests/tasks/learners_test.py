@@ -5,10 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
+from data_sets import SAMPLES, tokenizer_of
 from learning import batch_of, evaluated, learner_of, random_params
 from mean_loss import loss_of
 from multihop_samples import small_etc
-from task_test import VALUES, no_model_of_sentences, tokenizer_of  # noqa: F401
 
 from etc_jax.datasets.task import find_task
 from etc_jax.models.encoder.config import LongformerConfig
@@ -35,12 +35,15 @@ def model_for(format, vocab_size):
     )
 
 
-@pytest.mark.usefixtures("one_device")
+@pytest.mark.usefixtures("one_device", "sentences_at_stops")
 @pytest.mark.parametrize("name, form", FORMS)
 @pytest.mark.full(but=["hotpotqa-structured"])
 def test_windows_go_through_what_learns_them_into_answers(name, form):
     task = find_task(name, form).with_options(OPTIONS.get(name, {}))
-    model, record = tokenizer_of(task), task.parse(VALUES[name], lambda *note: None)
+    model, record = (
+        tokenizer_of(task),
+        task.parse(SAMPLES[name].value, lambda *note: None),
+    )
 
     def windows(*lengths):
         return task.features(record, model, type(task.sizes)(*lengths))

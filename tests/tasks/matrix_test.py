@@ -1,144 +1,24 @@
 """Every data set for every family that takes it: raw files to the official score."""
 
-import dataclasses
 import json
 
-import classification_samples
-import coreference_samples
-import multihop_samples
-import natural_questions_samples
-import openkp_samples
 import pytest
-import triviaqa_samples
-import written_samples
-from multihop_samples import HOTPOT, WIKIHOP
-from natural_questions_samples import ANN, original
+from data_sets import SAMPLES, as_texts, options_of, release_of, tokenizer_of
 from score_packages import require_for
+from small_run import evaluated, once, prepared, sizes_of, small_config, trained
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
-from etc_jax.cli import evaluate, prepare
+from etc_jax.cli import predict
 from etc_jax.datasets import task as task_lib
-from etc_jax.training import errors
-from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
-TEXTS = ("The old mill stands in Ton. It burned.", "Ann Lee was the owner.")
 SENSES = {"bert": {}, "roberta": {}, "longformer": {"attention_window": (8,)}}
 SENSES["big_bird"] = {"block_size": 8, "num_globals": 8}
 SENSES["etc"] = {"radius": 11, "max_distance": 8, "num_labels": 24}
 
 
-# --- official files of two records ----------------------------------------------------
-
-
-def hotpotqa(folder):
-    return multihop_samples.write_json(folder, [HOTPOT, {**HOTPOT, "_id": "b"}])
-
-
-def wikihop(folder):
-    return multihop_samples.write_json(folder, [WIKIHOP, {**WIKIHOP, "id": "b"}])
-
-
-def natural_questions(folder):
-    values = [original(said=(ANN, ANN), name=i) for i in (7, 8)]
-    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
-
-
-def openkp(folder):
-    pages = [openkp_samples.page(url=f"u{i}") for i in range(2)]
-    return openkp_samples.write_lines(folder, pages)
-
-
-def triviaqa(folder):
-    value = triviaqa_samples.VALUE
-    return triviaqa_samples.release_of(folder, [value, {**value, "QuestionId": "b"}])
-
-
-def imdb(folder):
-    texts = dict(zip(("neg/0_1.txt", "pos/1_9.txt"), TEXTS, strict=True))
-    return classification_samples.aclimdb(folder, texts)
-
-
-def hyperpartisan(folder):
-    made, names = classification_samples, ("0000001", "0000002")
-    inside = (f"<p>{text}</p>" for text in TEXTS)
-    articles = [made.article_xml(*x) for x in zip(names, inside, strict=True)]
-    labels = ("false", "true")
-    truth = [made.truth_xml(*x) for x in zip(names, labels, strict=True)]
-    return made.release(folder, articles, truth)
-
-
-def classification(folder):
-    values = [{"text": text, "label": x} for text, x in zip(TEXTS, "ab", strict=True)]
-    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
-
-
-def coreference(folder):
-    return coreference_samples.write_text(folder, coreference_samples.conll_2012())
-
-
-def text_to_text(folder):
-    values = [{"id": i, "input": x, "target": "Ann"} for i, x in enumerate(TEXTS)]
-    values = [{**value, "id": str(value["id"])} for value in values]
-    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
-
-
-def wmt14_en_de(folder):
-    return written_samples.write_pair(folder)
-
-
-def squad(folder):
-    value = written_samples.QUESTION
-    return written_samples.write_release(folder, [value, {**value, "id": "b"}])
-
-
-def token_classification(folder):
-    path = folder / "dev.conll"
-    sentences = ("The O\nmill B-x\n", "Ann B-y\nLee I-y\nowned O\nit O\n")
-    path.write_text("\n".join(sentences))
-    return path
-
-
-def multiple_choice(folder):
-    value = {"article": TEXTS[0], "questions": []}
-    for number in (1, 2):
-        question = {"question": "What burned?", "question_unique_id": f"q{number}"}
-        chosen = {"options": ["Ton", "the mill"], "gold_label": number}
-        value["questions"].append({**question, **chosen, "difficult": number - 1})
-    return natural_questions_samples.write_lines(folder / "dev.jsonl", [value])
-
-
-def retrieval(folder):
-    values = [{"query": text[:20], "passage": text} for text in TEXTS]
-    return natural_questions_samples.write_lines(folder / "dev.jsonl", values)
-
-
-RAW = {
-    make.__name__: make
-    for make in (hotpotqa, wikihop, natural_questions, openkp, triviaqa)
-    + (imdb, hyperpartisan, classification, coreference)
-    + (text_to_text, wmt14_en_de, squad, retrieval)
-    + (token_classification, multiple_choice)
-}
 WRITTEN = ("text_to_text", "wmt14_en_de")
-SPANS = ("question_tokens=16",)
-OPTIONS = {
-    "natural_questions": ("question_tokens=4", "stride=24"),
-    "classification": ("labels=a,b",),
-    "coreference": ("candidates=256",),
-    "token_classification": ("labels=B-x,I-x,B-y,I-y,O", "scheme=iob2"),
-}
-# What only one format has.
-OWN_OPTIONS = {("multiple_choice", "sequence"): ("most_options=2",)}
-LENGTHS = {"coreference": (96, 1)}
-
-
-def options_of(name, format):
-    """What a data set is told in a format."""
-    if name == "squad" and format != "text_to_text":
-        return SPANS
-    return (*OPTIONS.get(name, ()), *OWN_OPTIONS.get((name, format), ()))
 
 
 def families():
@@ -151,7 +31,7 @@ def families():
 
 def cells():
     """(data set, family, format) of what is filled."""
-    for name in RAW:
+    for name in SAMPLES:
         forms = task_lib.find(name).converters
         for family, cls in families():
             for format in forms.keys() & set(cls.formats) if family in SENSES else ():
@@ -170,24 +50,21 @@ def cell(name, family, format):
 
 
 def config_of(name, family, format, lengths, vocab_size, cache):
-    values = config_lib.default_config(family)
-    model = {"num_types": 16, "max_length": 96, "mlp_dim": 16, **SENSES[family]}
-    for field, value in {**model, "embed_dim": 8, "num_heads": 2}.items():
-        if field in values.model:
-            values.model[field] = value
-    values.model.update(vocab_size=vocab_size, num_layers=1, attention="dense")
-    values.objective.name = name
-    values.data.update(source="windows", paths=(cache,), validation_paths=(cache,))
-    values.data.update(vocab_size=vocab_size, input_options=options_of(name, format))
-    values.data.update(lengths)
-    values.train.update(batch_size=8, num_steps=2, eval_every_steps=2)
-    values.checkpoint.every_steps = 2
+    more = {"data__input_options": as_texts(options_of(name, format))}
+    model = {"num_types": 16, "max_length": 96, **SENSES[family]}
     if format == "text_to_text":
-        values.data.format = "text_to_text"
-        values.model.causal = True
+        more["data__format"], model["causal"] = "text_to_text", True
     if name == "coreference":
-        values.objective.update(ffnn_dim=8, max_antecedents=4)
-    return config_lib.from_config_dict(values)
+        more |= {"objective__ffnn_dim": 8, "objective__max_antecedents": 4}
+    fields = config_lib.default_config(family).model
+    return small_config(
+        *(name, cache, vocab_size, lengths),
+        family=family,
+        model={k: x for k, x in model.items() if k in fields},
+        train__batch_size=8,
+        **once(2),
+        **more,
+    )
 
 
 @pytest.mark.usefixtures("one_device")
@@ -197,28 +74,13 @@ def test_from_the_raw_file_to_the_official_score(
 ):
     require_for(name)
     task = task_lib.find_task(name, format)
-    path = RAW[name](tmp_path)
-    tokenizer = multihop_samples.tokenizer_for(task)
-    if (name, format) == ("natural_questions", "structured"):
-        tokenizer = natural_questions_samples.tokenizer()
-    tokenizer.save(tmp_path / "tokenizer.json")
-    usual = (80, 8) if format == "text_to_text" else (80, 40)
-    sizes = type(task.sizes)(*LENGTHS.get(name, usual))
-    lengths = dataclasses.asdict(sizes)
-    cache, run, out = (str(tmp_path / x) for x in ("cache", "run", "dev"))
-    flags = [f"--{option}" for option in options_of(name, format)]
-    status = prepare.main(
-        [
-            *(f"--task={name}", f"--format={format}", f"--out={cache}", *flags),
-            *(f"--{field}={length}" for field, length in lengths.items()),
-            *(f"--tokenizer={tmp_path / 'tokenizer.json'}", "--workers=0", str(path)),
-        ]
-    )
-    assert status == 0, capsys.readouterr()
-    config = config_of(name, family, format, lengths, tokenizer.vocab_size, cache)
-    assert train_and_evaluate(config, run).exit_code == errors.DONE
-    assert evaluate.main([f"--model={run}", f"--out={out}", str(path)]) == 0
-    found = json.loads((tmp_path / "dev" / evaluate.SCORES).read_text())
+    path, tokenizer = release_of(name, tmp_path), tokenizer_of(task)
+    lengths = (80, 8) if format == "text_to_text" else SAMPLES[name].lengths
+    options = as_texts(options_of(name, format))
+    cache = prepared(name, format, path, tokenizer, lengths, tmp_path, options)
+    lengths, run = sizes_of(name, format, lengths), tmp_path / "run"
+    trained(config_of(name, family, format, lengths, tokenizer.vocab_size, cache), run)
+    found = evaluated(run, path, tmp_path / "dev")
     assert found["task"] == name
 
     # The official score of the official file, worked out from both again.
@@ -231,14 +93,28 @@ def test_from_the_raw_file_to_the_official_score(
     assert 0 <= found["metrics"][task.metric] <= 1 and scores.problems() == []
     assert found["metrics"] == pytest.approx(dict(scores.metrics))
 
+    if SAMPLES[name].release is not None:
+        return
+    # Readers are shown the same answers.
+    capsys.readouterr()
+    assert predict.main([f"--model={run}", "--json", str(path)]) == 0
+    told = map(json.loads, capsys.readouterr().out.splitlines())
+    answers = {x["id"]: x["answer"] for x in told}
+    assert [*answers] == [record.id for record in records]
+    if name == "openkp":
+        official = {x["url"]: x["KeyPhrases"] for x in official}
+        official = {k: ", ".join(map(" ".join, x)) for k, x in official.items()}
+    if name in ("openkp", "triviaqa"):
+        assert answers == official
+
 
 ABSENT = {("coreference", "structured"), ("retrieval", "structured")}
 ABSENT |= {(name, format) for name in WRITTEN for format in ("structured", "sequence")}
 
 
 def test_every_cell_is_filled_or_says_why_it_is_not():
-    assert {name for name in task_lib.names() if "." not in name} == RAW.keys()
-    for name in RAW:
+    assert {name for name in task_lib.names() if "." not in name} == SAMPLES.keys()
+    for name in SAMPLES:
         data_set = task_lib.find(name)
         for format in ("structured", "sequence"):
             if format not in data_set.converters:

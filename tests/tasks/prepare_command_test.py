@@ -12,44 +12,31 @@ import sys
 import time
 
 import coreference_samples
+import jax
 import limits
 import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
 import pytest
-import written_samples
-from multihop_samples import HOTPOT, WIKIHOP, tokenizer, tokenizer_for, write_json
+from data_sets import FORMATS, SAMPLES, task_of, tokenizer_of
+from multihop_samples import HOTPOT, tokenizer, write_json
 from repository import ROOT
 from structured_batch import stacked_labels
+from task_test import OFFICIAL
 
 from etc_jax.cli import prepare
 from etc_jax.data import parts
-from etc_jax.data.schema import stacked
-from etc_jax.data.tokenizers.tokenizer import grown
+from etc_jax.data.schema import at, stacked
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.records import Problems
 from etc_jax.formats.structured import StructuredSizes
-from etc_jax.structure import Structure
 from etc_jax.tasks import hotpotqa
-from etc_jax.tasks.synthetic import (
-    coreference as synthetic_coreference,
-    hotpotqa as synthetic_hotpotqa,
-    imdb as synthetic_imdb,
-    multiple_choice as synthetic_multiple_choice,
-    openkp as synthetic_openkp,
-    squad as synthetic_squad,
-    text_to_text as synthetic_text_to_text,
-    token_classification as synthetic_token_classification,
-    triviaqa as synthetic_triviaqa,
-    wikihop as synthetic_wikihop,
-)
 
 SIZES = StructuredSizes(256, 64)
-PART_BYTES = 20_000  # a few records
-SYNTHETIC = {"hotpotqa": synthetic_hotpotqa, "wikihop": synthetic_wikihop}
-# Of the features that every cache is made with here; articles then have some windows.
-LENGTHS = {"natural_questions": (512, 100)}
+PART_BYTES = 6_000  # a few records
+# Articles have some windows then.
+LENGTHS = {"natural_questions": (160, 100), "coreference": (4096, 1)}
 
 
 @pytest.fixture(scope="module")
@@ -64,40 +51,10 @@ def vocabulary(tmp_path_factory):
 def made_up(tmp_path_factory):
     """{task: a file of invented records}."""
     folder = tmp_path_factory.mktemp("made_up")
-    files = {
-        name: write_json(folder, list(module.records(40, seed=1)), f"{name}.json")
-        for name, module in SYNTHETIC.items()
+    return {
+        name: sample.write(folder, sample.invented(40), name)
+        for name, sample in SAMPLES.items()
     }
-    text = [articles.long_article(500, seed) for seed in range(12)]
-    values = [articles.original(text, name=i) for i, text in enumerate(text)]
-    reviews = list(synthetic_imdb.records(40, seed=1))
-    sides = ("false", "true")
-    values = {
-        "natural_questions": values,
-        "openkp": synthetic_openkp.records(40, seed=1),
-        "text_to_text": synthetic_text_to_text.records(40, seed=1),
-        "imdb": reviews,
-        "hyperpartisan": [{**r, "label": sides[r["label"]]} for r in reviews],
-        "classification": reviews,
-        "token_classification": synthetic_token_classification.records(24, seed=1),
-        "multiple_choice": synthetic_multiple_choice.records(12, seed=1),
-    }
-    for name, in_lines in values.items():
-        files[name] = articles.write_lines(folder / f"{name}.jsonl.gz", in_lines)
-    pairs = list(synthetic_text_to_text.records(40, seed=1))
-    sides = {"en": [x["input"] for x in pairs], "de": [x["target"] for x in pairs]}
-    sides["en"] = [text.replace("\n", " ") for text in sides["en"]]
-    files["wmt14_en_de"] = written_samples.write_pair(folder, sides)
-    files["squad"] = folder / "squad.json"
-    synthetic_squad.MAKER.write(files["squad"], synthetic_squad.records(10, seed=1))
-    found = [{"query": x["target"], "passage": x["input"]} for x in pairs]
-    files["retrieval"] = articles.write_lines(folder / "retrieval.jsonl", found)
-    questions = synthetic_triviaqa.records(40, seed=1)
-    path = synthetic_triviaqa.write_release(folder, questions, split="dev")
-    files["triviaqa"] = path
-    stories = synthetic_coreference.records(40, seed=1)
-    path = synthetic_coreference.write_release(folder, stories, split="train")
-    return {**files, "coreference": path}
 
 
 @pytest.fixture
@@ -125,48 +82,16 @@ def hotpot(name="a1", **changes):
 # --- what is stored -------------------------------------------------------------------
 
 
-# Data sets of the ETC paper, whose code has quirks.
-OFFICIAL = ("hotpotqa", "wikihop", "natural_questions", "openkp")
-
-
 @pytest.mark.parametrize(
     "name, form, quirks",
-    [
-        *(
-            (x, form, False)
-            for x in task_lib.names()
-            for form in task_lib.find(x).converters
-        ),
-        *((name, "structured", True) for name in OFFICIAL),
-    ],
+    [*((*x, False) for x in FORMATS), *((*x, True) for x in OFFICIAL)],
 )
-@pytest.mark.full(
-    but=[
-        "classification-structured-False",
-        "coreference-sequence-False",
-        "hotpotqa-structured-*",
-        "hyperpartisan-sequence-False",
-        "imdb-sequence-False",
-        "multiple_choice-*",
-        "natural_questions-*",
-        "openkp-structured-*",
-        "retrieval*",
-        "squad-*",
-        "text_to_text*",
-        "token_classification-*",
-        "triviaqa-sequence-False",
-        "wikihop-structured-*",
-        "wmt14*",
-    ]
-)
+@pytest.mark.usefixtures("sentences_at_stops")
 def test_the_cache_holds_the_features_of_the_records(
     made_up, tmp_path, name, form, quirks
 ):
-    task = task_lib.find_task(name, form).completed([made_up[name]])
-    model = tokenizer_for(task)
-    if name == "natural_questions":
-        model = articles.tokenizer()
-        model = grown(model, task.tokens) if task.tokens else model
+    task = task_of(name, form).completed([made_up[name]])
+    model = tokenizer_of(task)
     sizes = type(task.sizes)(*LENGTHS.get(name, (4096, 430)))
     windows = [
         window
@@ -183,39 +108,27 @@ def test_the_cache_holds_the_features_of_the_records(
         official_quirks=quirks,
         part_bytes=PART_BYTES,
     )
-    assert len(windows) > 20
+    assert len(windows) > 20 and cache.format == form
     assert [cache.record_id(i) for i in range(cache.num_windows)] == [
         window.record.id for window in windows
     ]
-    reader = WindowReader(
-        [cache],
-        lengths=cache.sizes,
-        batch_size=len(windows),
-        seed=0,
-        evaluation=True,
-    )
-    batch = reader.batch_at(0)
-    for key, value in stacked(windows).items():
-        assert_equal(batch[key], value)
-    labels = stacked_labels(windows)
-    assert batch.get("labels", {}).keys() == labels.keys()
-    for key, value in labels.items():
-        assert_equal(batch["labels"][key], value)
+    count = len(windows)
+    given = {"lengths": cache.sizes, "batch_size": count + 1, "seed": 0}
+    batch = WindowReader([cache], **given, evaluation=True).batch_at(0)
+    assert batch.pop("weights").tolist() == [1] * count + [0]
+    want = stacked(windows)
+    if windows[0].labels:
+        want["labels"] = stacked_labels(windows)
+    assert batch.keys() == want.keys()
+    jax.tree.map(assert_equal, jax.tree.map(lambda x: x[:count], batch), want)
+    for axis, mark in windows[0].schema.marks.items():
+        padding = windows[0].schema.fields[mark].padding
+        assert (at(batch, mark)[count] == padding).all(), axis
 
 
 def assert_equal(got, want):
-    if isinstance(want, dict):
-        assert got.keys() == want.keys()
-        for name, value in want.items():
-            assert_equal(got[name], value)
-    elif isinstance(want, Structure):
-        for field in dataclasses.fields(want):
-            assert_equal(getattr(got, field.name), getattr(want, field.name))
-    elif want is None:
-        assert got is None
-    else:
-        assert got.dtype == want.dtype
-        np.testing.assert_array_equal(got, want)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
 
 
 def test_an_option_that_is_called_like_a_length_is_taken(command, tmp_path):
@@ -262,7 +175,7 @@ def test_the_report_says_what_a_config_has_to_say(command, made_up, tmp_path):
 
 
 @pytest.mark.parametrize("workers, part_bytes", [(0, 1), (2, PART_BYTES)])
-@pytest.mark.full(but=["2-20000"])
+@pytest.mark.full(but=["2-*"])
 def test_neither_workers_nor_parts_change_a_byte(
     made_up, tmp_path, workers, part_bytes
 ):
@@ -433,24 +346,6 @@ def test_everything_that_is_left_out_is_counted_and_named(command, tmp_path):
     assert "WARNING" not in text
 
 
-def test_blank_documents_of_wikihop_are_counted(command, tmp_path):
-    blank = WIKIHOP | {"id": "blank", "supports": [" ", *WIKIHOP["supports"]]}
-    nothing = WIKIHOP | {"id": "nothing", "supports": ["", " "]}
-    code, text, _ = command(
-        write_json(tmp_path, [WIKIHOP, blank, nothing]), task="wikihop"
-    )
-    assert code == 0 and "2 windows of 2 records of wikihop" in text
-    assert "1 x empty document" in text and "1 x no document" in text
-
-
-def test_lines_of_a_url_that_has_a_better_one_are_counted(command, tmp_path):
-    pages = [openkp_samples.page(phrases=[p], url="a") for p in ("york", "Ton", "mill")]
-    file = articles.write_lines(tmp_path / "pages.jsonl", pages)
-    code, text, _ = command(file, task="openkp")
-    assert code == 0 and "1 windows of 1 records of openkp" in text
-    assert "2 x url twice" in text and "pages.jsonl, record 1: 'a': another" in text
-
-
 @pytest.mark.parametrize(
     "spoil_fn, kind",
     [
@@ -474,19 +369,6 @@ def test_a_file_that_cannot_be_read_to_the_end_is_shouted_about(
     assert WindowCache.open(tmp_path / "c").num_windows == (
         2 if kind == "not a JSON array" else 3
     )
-
-
-def test_a_line_that_is_no_json_ends_nothing(command, tmp_path):
-    articles_of = [articles.original(name=i) for i in range(3)]
-    lines = [json.dumps(value) for value in articles_of]
-    file = tmp_path / "a.jsonl"
-    file.write_text("\n".join([lines[0], "{", *lines[1:]]))
-    articles.tokenizer().save(tmp_path / "t.json")
-    more = (f"--tokenizer={tmp_path / 't.json'}", "--long_length=100")
-    code, text, _ = command(file, *more, task="natural_questions")
-    assert code == 0 and "3 windows of 3 records of natural_questions" in text
-    assert "1 x broken line" in text and "a.jsonl, record 2: " in text
-    assert "WARNING" not in text
 
 
 @pytest.mark.parametrize(

@@ -4,50 +4,22 @@ import json
 import re
 import tracemalloc
 
-import multihop_samples
 import natural_questions_samples as articles
 import numpy as np
 import openkp_samples
 import pytest
 import tokenizers
+from data_sets import SAMPLES, tokenizer_of
 from multihop_samples import HOTPOT, WIKIHOP, write_json
 
 from etc_jax.cli import prepare
 from etc_jax.data.text.cache import build_cache
 from etc_jax.data.text.corpus import Document
-from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import lengths as lengths_lib, task as task_lib
 from etc_jax.datasets.lengths import Lengths
-from etc_jax.datasets.task import find
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.tasks import stats
-from etc_jax.tasks.synthetic import (
-    hotpotqa as synthetic_hotpotqa,
-    imdb as synthetic_imdb,
-    natural_questions as synthetic_natural_questions,
-    openkp as synthetic_openkp,
-    triviaqa as synthetic_triviaqa,
-    wikihop as synthetic_wikihop,
-)
-
-SYNTHETIC = {
-    "hotpotqa": synthetic_hotpotqa,
-    "wikihop": synthetic_wikihop,
-    "natural_questions": synthetic_natural_questions,
-    "openkp": synthetic_openkp,
-    "triviaqa": synthetic_triviaqa,
-    "imdb": synthetic_imdb,
-}
-# Nothing of a made-up record is cut off.
-AMPLE = (1 << 14, 1 << 10)
-
-
-def tokenizer_of(task):
-    if task.name != "natural_questions":
-        return multihop_samples.tokenizer_for(task)
-    made = articles.tokenizer()
-    return grown(made, task.tokens) if task.tokens else made
 
 
 @pytest.fixture
@@ -145,8 +117,7 @@ def make_windows(folder, name, *, count, out, **more):
         values = [articles.original(text, name=i) for i, text in enumerate(texts)]
         articles.write_lines(file, values)
     else:
-        values = list(SYNTHETIC[name].records(count, seed=len(out)))
-        write_json(folder, values, file.name)
+        write_json(folder, SAMPLES[name].invented(count), file.name)
     task = task_lib.find_task(name)
     return prepare.prepare(task, [file], tokenizer_of(task), folder / out, **more)
 
@@ -256,25 +227,6 @@ def test_json_has_the_same_for_a_program(run, tmp_path):
 
 
 # --- files ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name, form", [(name, form) for name in SYNTHETIC for form in find(name).converters]
-)
-def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(name, form):
-    task = task_lib.find_task(name, form)
-    tokenizer = tokenizer_of(task)
-    if name == "natural_questions":
-        task = task.with_options({"question_tokens": 100})
-    seen = set()
-    for value in SYNTHETIC[name].records(5, seed=3):
-        record = task.parse(value, lambda kind, message: None)
-        [window] = task.features(record, tokenizer, type(task.sizes)(*AMPLE))
-        mark = window.arrays()[window.schema.marks[window.schema.text[0]]]
-        [used] = np.flatnonzero(mark)[-1:] + 1
-        assert task.record_length(record, tokenizer) == used < AMPLE[0]
-        seen.add(int(used))
-    assert len(seen) > 1
 
 
 def test_lengths_are_those_of_the_tokenizers_package(run, vocabulary, tmp_path):

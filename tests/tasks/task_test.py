@@ -3,27 +3,18 @@
 import dataclasses
 import gzip
 import json
+import re
 
-import classification_samples
-import coreference_samples
 import jax
 import multihop_samples
-import natural_questions_samples
 import numpy as np
-import openkp_samples
 import pytest
-import triviaqa_samples
-import written_samples
-from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
-from natural_questions_samples import ANN, original, write_lines
+from data_sets import FORMATS, SAMPLES, in_lines, task_of, tokenizer_of, windows_of
+from multihop_samples import HOTPOT, WIKIHOP, write_json
 from score_packages import require_for
-from structured_batch import stacked_labels
 
-from etc_jax.data.schema import at, stacked
-from etc_jax.data.tokenizers.tokenizer import grown
-from etc_jax.data.windows.cache import WindowReader
-from etc_jax.data.windows.writing import WindowSource, write_windows
-from etc_jax.datasets import choice_inputs, span_inputs, task
+from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer, grown
+from etc_jax.datasets import task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.file_summary import summarised
 from etc_jax.datasets.records import (
@@ -32,149 +23,23 @@ from etc_jax.datasets.records import (
     Problems,
     read_records,
 )
-from etc_jax.tasks import (
-    hotpotqa,
-    wikihop,
-)
-from etc_jax.tasks.classification import inputs as text_inputs
-from etc_jax.tasks.multiple_choice import structured as structured_choice
+from etc_jax.tasks import hotpotqa, wikihop
 
-HOTPOTQA_TASK = hotpotqa.DATA_SET.in_format()
-
-SIZES = (80, 40)
-SHORT = (24, 16)  # the article has several windows
-VALUES = {
-    "hotpotqa": HOTPOT,
-    "wikihop": WIKIHOP,
-    "natural_questions": original(said=(ANN, ANN)),
-    # With fewer than three keyphrases the precision of three cannot be 1.
-    "openkp": openkp_samples.page(phrases=("old mill", "Ton", "mill burned")),
-    "triviaqa": triviaqa_samples.VALUE,
-    "imdb": {**classification_samples.REVIEW, "label": 1},
-    "hyperpartisan": {**classification_samples.ARTICLE, "label": "true"},
-    "classification": {"id": "a", "text": "the old mill stands.", "label": "b c"},
-    "coreference": coreference_samples.VALUE,
-    "text_to_text": {
-        "id": "a",
-        "input": "who owned the old mill?",
-        "target": "ann lee",
-    },
-    "wmt14_en_de": written_samples.TRANSLATION,
-    "squad": written_samples.QUESTION,
-    "token_classification": {
-        "id": "a",
-        "tokens": [["ann", "lee", "owned", "it", "."], ["who", "burned", "ton", "?"]],
-        "tags": [["B-p", "I-p", "O", "O", "O"], ["O", "O", "B-t", "O"]],
-    },
-    "multiple_choice": {
-        "question_unique_id": "a",
-        "question": "who owned the mill?",
-        "options": ["a baker", "ann lee", "new york"],
-        "article": "the old mill stands in ton. ann lee owned the mill.",
-        "gold_label": 2,
-        "difficult": 1,
-    },
-    "retrieval": {
-        "id": "a",
-        "query": "who owned it?",
-        "passage": "ann lee owned it.",
-        "negatives": ["the mill burned."],
-    },
-}
-# What a task must be told before it can read.
-OPTIONS = {
-    "classification": {"labels": ("a", "b c", "d")},
-    "token_classification": {
-        "labels": ("B-p", "B-t", "I-p", "I-t", "O"),
-        "scheme": "iob2",
-    },
-}
-# A value that is no gold answer, where it is not 3.
-BROKEN = {"classification": [3], "multiple_choice": 4}
-ID = {
-    "classification": "id",
-    "hotpotqa": "_id",
-    "wikihop": "id",
-    "natural_questions": "example_id",
-    "openkp": "url",
-    "triviaqa": "QuestionId",
-    "imdb": "id",
-    "hyperpartisan": "id",
-    "coreference": "doc_key",
-    "text_to_text": "id",
-    "wmt14_en_de": "id",
-    "squad": "id",
-    "token_classification": "id",
-    "multiple_choice": "question_unique_id",
-    "retrieval": "id",
-}
-GOLD = {
-    "classification": "label",
-    "hotpotqa": "answer",
-    "wikihop": "answer",
-    "natural_questions": "annotations",
-    "openkp": "KeyPhrases",
-    "triviaqa": "Answer",
-    "imdb": "label",
-    "hyperpartisan": "label",
-    "coreference": "clusters",
-    "text_to_text": "target",
-    "wmt14_en_de": "de",
-    "squad": "answers",
-    "token_classification": "tags",
-    "multiple_choice": "gold_label",
-    "retrieval": "passage",
-}
+pytestmark = pytest.mark.usefixtures("sentences_at_stops")
+# Inputs that follow official code, whose quirks can be asked for.
+OFFICIAL = [
+    (name, "structured")
+    for name in ("hotpotqa", "wikihop", "natural_questions", "openkp")
+]
+# Whose labels are 0 where there is no gold answer; others are -1.
+NONE_IS_0 = ("natural_questions", "openkp", "coreference")
+IN_LINES = [name for name, sample in SAMPLES.items() if sample.write is in_lines]
 
 
-LINES = ("natural_questions", "openkp", "imdb", "hyperpartisan", "coreference")
-LINES += ("text_to_text", "wmt14_en_de", "classification", "retrieval")
-LINES += ("token_classification", "multiple_choice")
-RELEASES = {
-    "triviaqa": triviaqa_samples.release_of,
-    "squad": written_samples.write_release,
-}
-
-
-@pytest.fixture(autouse=True)
-def no_model_of_sentences(monkeypatch):
-    split = lambda texts: [s for t in texts for s in split_at_stops(t)]  # noqa: E731
-    modules = (choice_inputs, span_inputs, text_inputs, structured_choice)
-    for module in modules:
-        monkeypatch.setattr(module, "split_sentences", split)
-
-
-EVERY = [(name, form) for name in task.names() for form in task.find(name).converters]
-
-
-@pytest.fixture(params=EVERY, ids="-".join)
+@pytest.fixture(params=FORMATS, ids="-".join)
 def found(request):
     require_for(request.param[0])
-    return found_task(*request.param)
-
-
-def found_task(name, format):
-    """The data set with the options that it needs."""
-    return task.find_task(name, format).with_options(OPTIONS.get(name, {}))
-
-
-def windows_of(found, without="", **changes):
-    value = {**VALUES[found.name], **changes}
-    value.pop(without, None)
-    record = found.parse(value, lambda *note: None)
-    if found.name == "squad" and found.format != "text_to_text":
-        found = found.with_options({"question_tokens": 16})
-    if found.name == "natural_questions":
-        found = found.with_options({"question_tokens": 4, "stride": 8})
-        return found.features(record, tokenizer_of(found), type(found.sizes)(*SHORT))
-    return found.features(record, tokenizer_of(found), type(found.sizes)(*SIZES))
-
-
-def tokenizer_of(found):
-    if found.name != "natural_questions":
-        return multihop_samples.tokenizer_for(found)
-    tokenizer = natural_questions_samples.tokenizer()
-    return grown(tokenizer, found.tokens) if found.tokens else tokenizer
+    return task_of(*request.param)
 
 
 def test_an_unknown_name_is_told_the_known_ones():
@@ -208,7 +73,7 @@ def test_a_record_of_one_window_says_what_that_window_says():
 
 
 def test_an_unread_record_adds_nothing_that_is_right():
-    made = task.find_task("natural_questions")
+    made = task_of("natural_questions")
     windows = windows_of(made)
     [[right]] = [
         made.predictions(made.decode(made.gold_outputs(windows), windows, (None,)))
@@ -229,11 +94,58 @@ def test_no_answer_is_wrong_and_is_an_answer(found):
 
 
 def test_records_of_test_files_have_no_gold(found):
-    value = dict(VALUES[found.name])
-    del value[GOLD[found.name]]
-    assert found.gold(found.parse(value, lambda *note: None)) is None
+    sample = SAMPLES[found.name]
+    windows = windows_of(found, without=sample.gold)
+    assert found.gold(windows[0].record) is None
+    why = "no target" if found.format == "text_to_text" else sample.untrained
+    most = 0 if found.name in NONE_IS_0 else -1
+    for window in windows:
+        assert re.fullmatch(why, window.unusable)
+        labels = [x for name, x in window.labels.items() if "key" not in name]
+        # Which sentences support an answer is said apart from it.
+        assert found.name == "hotpotqa" or all((x <= most).all() for x in labels)
     with pytest.raises(ValueError, match="has no (gold answer|target)"):
-        found.gold_outputs(windows_of(found, without=GOLD[found.name]))
+        found.gold_outputs(windows)
+
+
+def test_a_vocabulary_without_special_tokens_is_told_what_it_lacks(found):
+    bare = WordPieceTokenizer(["[PAD]", "[UNK]", "the"])
+    if (found.name, found.format) == ("openkp", "structured"):
+        return  # of a page it needs one that every vocabulary has
+    with pytest.raises(ValueError, match="lacks"):
+        windows_of(found, model=grown(bare, found.tokens) if found.tokens else bare)
+    if found.tokens:
+        names = ",".join(found.tokens)
+        with pytest.raises(ValueError, match="lacks the added tokens") as error:
+            windows_of(found, model=multihop_samples.tokenizer())
+        assert f"etc-jax grow --from=MODEL --tokens='{names}'" in str(error.value)
+
+
+def test_quirks_are_those_of_official_inputs_alone(found):
+    if (found.name, found.format) in OFFICIAL:
+        assert windows_of(found, how={"official_quirks": True})
+    else:
+        with pytest.raises(ValueError, match="no official inputs .*leave official_qui"):
+            windows_of(found, how={"official_quirks": True})
+
+
+def test_a_whole_record_is_as_long_as_an_input_that_nothing_is_cut_from(
+    found, tmp_path
+):
+    """Nothing of an invented record is cut off."""
+    sample, model, seen = SAMPLES[found.name], tokenizer_of(found), set()
+    file = sample.write(tmp_path, sample.invented(5), "a")
+    whole = type(found.sizes)(1 << 12, 1 << 9)
+    room = {"question_tokens": 100, "stride": None, "candidates": 1 << 14}
+    room = {k: x for k, x in room.items() if k in found.option_values}
+    found = found.with_options(room)
+    for record in found.read([file], None):
+        [window] = found.features(record, model, whole)
+        mark = window.arrays()[window.schema.marks[window.schema.text[0]]]
+        used = np.nonzero(mark)[0].max() + 1
+        assert found.record_length(record, model) == used < 1 << 12
+        seen.add(int(used))
+    assert len(seen) > 1
 
 
 def test_outputs_of_other_windows_are_refused(found):
@@ -251,25 +163,6 @@ def test_outputs_of_other_windows_are_refused(found):
     assert found.answers(jax.tree.map(lambda x: x[:0], gold), []) == {}
 
 
-def test_windows_come_back_from_a_cache(found, tmp_path):
-    window = windows_of(found)[0]
-    lengths = window.schema.window_lengths(window)
-    sizes = {window.schema.lengths[axis]: length for axis, length in lengths.items()}
-    source = WindowSource(found.name, found.format, sizes)
-    cache = write_windows([window] * 2, tokenizer_of(found), tmp_path / "c", source)
-    assert (cache.format, cache.sizes) == (found.format, lengths)
-    given = {"lengths": lengths, "batch_size": 3, "seed": 0, "evaluation": True}
-    got = WindowReader([cache], **given).batch_at(0)
-    assert got.pop("weights").tolist() == [1, 1, 0]
-    want = stacked([window] * 2)
-    if window.labels:
-        want["labels"] = stacked_labels([window] * 2)
-    assert got.keys() == want.keys()
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x[:2], y), got, want)
-    for axis, mark in window.schema.marks.items():
-        assert (at(got, mark)[2] == window.schema.fields[mark].padding).all(), axis
-
-
 def test_settings_of_users_are_checked():
     assert task.find_task("hotpotqa").checked_setting(0.35) == 0.35
     with pytest.raises(ValueError, match="threshold is nan; expected 0 to 1"):
@@ -283,18 +176,19 @@ def test_settings_of_users_are_checked():
 
 def test_each_threshold_is_decoded_as_by_itself():
     rng = np.random.default_rng(4)
-    windows = windows_of(task.find_task("hotpotqa")) * 30
+    made = task_of("hotpotqa")
+    windows = windows_of(made) * 30
     outputs = hotpotqa.decoding.Outputs(
         support=rng.normal(size=(30, 40)),
         answer_type=rng.normal(size=(30, 3)) + [2.0, 0.0, 0.0],
         span=rng.integers(0, 3, (30, 80, 2)).astype(float),
     )
-    together = HOTPOTQA_TASK.decode(outputs, windows, HOTPOTQA_TASK.settings)
+    together = made.decode(outputs, windows, made.settings)
     several = set()
     for i, row in enumerate(together):
         alone = hotpotqa.decoding.Outputs(*(x[i : i + 1] for x in outputs))
-        for threshold, got in zip(HOTPOTQA_TASK.settings, row, strict=True):
-            assert [[got]] == HOTPOTQA_TASK.decode(alone, windows[:1], (threshold,))
+        for threshold, got in zip(made.settings, row, strict=True):
+            assert [[got]] == made.decode(alone, windows[:1], (threshold,))
         several.add(len({p["answer"] for p in row}))
     assert max(several) > 2
 
@@ -320,7 +214,7 @@ def test_the_official_file_is_what_the_scorer_reads(found, tmp_path):
 
 
 def test_a_hotpotqa_answer_shows_its_place_and_support():
-    found = task.find_task("hotpotqa")
+    found = task_of("hotpotqa")
     windows = windows_of(found)
     [told] = found.explain(found.gold_outputs(windows), windows, 0.4)
     assert isinstance(told, Explained) and told.answer == "Ann Lee"
@@ -347,7 +241,7 @@ def test_what_did_not_fit_has_no_probability():
 
 
 def test_yes_marks_nothing():
-    found = task.find_task("hotpotqa")
+    found = task_of("hotpotqa")
     windows = windows_of(found, answer="yes")
     [told] = found.explain(found.gold_outputs(windows), windows, 0.4)
     assert told.answer == "yes"
@@ -384,23 +278,15 @@ def test_a_terminal_gets_no_control_characters():
 # --- summary of files -----------------------------------------------------------------
 
 
-def write_values(folder, found, values, name):
-    """A file as the data set has them."""
-    if found.name in RELEASES:
-        return RELEASES[found.name](folder, values, name)
-    if found.name in LINES:
-        return write_lines(folder / f"{name}.jsonl.gz", values)
-    return write_json(folder, values, f"{name}.json")
-
-
 def test_a_summary_counts_all_there_is(found, tmp_path):
-    value, key, gold = VALUES[found.name], ID[found.name], GOLD[found.name]
-    broken = {**value, gold: BROKEN.get(found.name, 3)}
-    other = {**value, key: "second"}
-    first = write_values(tmp_path, found, [value, broken], "a")
-    second = write_values(tmp_path, found, [dict(value), other], "b")
+    sample = SAMPLES[found.name]
+    value = sample.value
+    broken = {**value, sample.gold: sample.broken}
+    other = {**value, sample.id: "second"}
+    first = sample.write(tmp_path, [value, broken], "a")
+    second = sample.write(tmp_path, [value, other], "b")
     got = summarised(found, [first, second])
-    assert got.ids == (str(value[key]), "second")
+    assert got.ids == (str(value[sample.id]), "second")
     # Of lines with one url all but one are passed over, officially.
     twice, lost = ("url twice", 0) if found.name == "openkp" else ("id twice", 1)
     assert got.unreadable == 1 + lost
@@ -413,20 +299,30 @@ def test_a_summary_counts_all_there_is(found, tmp_path):
 
 
 def test_a_summary_refuses_a_file_that_is_cut_short(found, tmp_path):
-    other = {**VALUES[found.name], ID[found.name]: "second"}
-    path = write_values(tmp_path, found, [VALUES[found.name], other], "a")
+    sample = SAMPLES[found.name]
+    other = {**sample.value, sample.id: "second"}
+    path = sample.write(tmp_path, [sample.value, other], "a")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BadRecordError, match="file cut short: .*/a.json"):
         summarised(found, [path])
 
 
-def test_a_line_that_is_no_json_is_one_unreadable_record(tmp_path):
-    found = task.find_task("natural_questions")
+@pytest.mark.parametrize("name", IN_LINES)
+def test_a_line_that_is_no_json_is_one_unreadable_record(name, tmp_path):
     path = tmp_path / "a.jsonl.gz"
-    lines = [json.dumps(VALUES[found.name]), "{", "", "[1]"]
+    lines = [json.dumps(SAMPLES[name].value), "{", "", "[1]"]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    got = summarised(found, [path])
+    got = summarised(task_of(name), [path])
     assert (len(got.ids), got.unreadable) == (1, 2)
+    assert got.problems.counts["broken line"] == 1
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_missing_file_is_an_error_of_its_own(name, tmp_path):
+    path = SAMPLES[name].write(tmp_path, [SAMPLES[name].value], "a")
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        list(task_of(name).read([path], Problems()))
 
 
 def test_a_record_that_is_passed_over_is_not_lost(tmp_path):

@@ -10,11 +10,13 @@ import finetuned_run
 import jax
 import numpy as np
 import pytest
+from natural_questions_samples import write_lines
 from random_params import random_params
+from small_run import once, prepared_here, scores_of
 
 import etc_jax
 from etc_jax import __main__ as etc_jax_main, config as config_lib
-from etc_jax.cli import convert, evaluate, flag as config_flag, predict, prepare
+from etc_jax.cli import convert, evaluate, flag as config_flag, predict
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.models.encoder.config import RobertaConfig
@@ -27,10 +29,7 @@ pytest.importorskip("sklearn")
 pytestmark = pytest.mark.usefixtures("one_device")
 # The word that decides, by label: with spaces, a comma and other letters.
 WORDS = {"red, fish": "which", "blue": "born", "日本": "town"}
-LENGTHS = {
-    "sequence": ("--input_length=24", "--global_length=1"),
-    "structured": ("--long_length=24", "--global_length=4"),
-}
+LENGTHS = {"sequence": (24, 1), "structured": (24, 4)}
 
 
 def text_of(rng, *labels):
@@ -52,11 +51,6 @@ def write_csv(path, values, delimiter=","):
     return path
 
 
-def write_lines(path, values):
-    path.write_text("".join(f"{json.dumps(value)}\n" for value in values))
-    return path
-
-
 def sets(number, seed):
     """Texts with none to all of the labels."""
     rng = np.random.default_rng(seed)
@@ -65,24 +59,16 @@ def sets(number, seed):
         yield {"body": text_of(rng, *labels), "topic": labels}
 
 
-def prepared(run, file, *flags, format="sequence", out="prepared", code=0):
-    columns = ("--text_column=body", "--label_column=topic", "--workers=0")
-    made = ("--tokenizer=tokenizer.json", f"--format={format}", f"--out={out}")
-    return run(
-        prepare,
-        *("--task=classification", *columns, *made, *LENGTHS[format], *flags, file),
-        code=code,
-    )
+def prepared(run, file, *flags, format="sequence", **kwargs):
+    columns = ("--text_column=body", "--label_column=topic", *flags)
+    made = ("classification", file, *columns)
+    return prepared_here(run, *made, format=format, lengths=LENGTHS[format], **kwargs)
 
 
 def config_of(arg, **changes):
     values = config_flag.module_of("classification").get_config(arg)
     values.update_from_flattened_dict(changes)
     return config_lib.from_config_dict(values)
-
-
-EVERY = ("train.num_steps", "train.eval_every_steps", "checkpoint.every_steps")
-ONCE = [f"--config.{name}=80" for name in EVERY]
 
 
 def following(said, name):
@@ -94,14 +80,12 @@ def following(said, name):
 
 def trained(arg, num_steps=80):
     """Evaluated at the end alone."""
-    config = config_of(arg, **dict.fromkeys(EVERY, num_steps))
+    config = config_of(arg, **once(num_steps))
     assert train_and_evaluate(config, "run").exit_code == errors.DONE
     return config
 
 
-@pytest.mark.parametrize(
-    "format", ["sequence", pytest.param("structured", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("format", ["sequence", "structured"])
 @pytest.mark.full
 def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     train = write_csv(tmp_path / "train.csv", rows(48, 0))
@@ -111,7 +95,8 @@ def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     # From here on what each command says is done next.
     config = f"{following(said, 'train')[-1]},tiny,dev={dev.name}"
     caplog.set_level(logging.INFO, "etc_jax")
-    run(etc_jax_main, "train", "--workdir=run", config, *ONCE)
+    steps = [f"--config.{name}={x}" for name, x in once(80).items()]
+    run(etc_jax_main, "train", "--workdir=run", config, *steps)
     assert (tmp_path / "run/curves.png").read_bytes().startswith(b"\x89PNG")
     config = open_model("run").config
     assert "labels=[" in config.data.input_options[1]
@@ -121,7 +106,7 @@ def test_three_labels_are_learnt_from_a_csv(format, run, tmp_path, caplog):
     assert said.startswith("9 records answered\n") and "accuracy" in said
     scored = tmp_path / "run/evaluated"
     assert (scored / "answers.html").read_text().count("<article") == 9
-    scores = json.loads((scored / "scores.json").read_text())
+    scores = scores_of(scored)
     answers = json.loads((scored / "predictions.json").read_text())
     wanted = {f"dev.tsv:{i}": label for i, (_, label) in enumerate(rows(9, 1), 1)}
     assert scores["metrics"] == dict.fromkeys(("accuracy", "macro_f1", "micro_f1"), 1.0)
@@ -165,7 +150,7 @@ def test_texts_learn_any_number_of_labels(run, tmp_path):
     assert config.objective.class_weights == (1.0, 1.0, 1.0)
     assert config.checkpoint.best_metric == "official_micro_f1"
     run(evaluate, "--model=run", "--out=scored", dev)
-    scores = json.loads((tmp_path / "scored/scores.json").read_text())
+    scores = scores_of("scored")
     # The damaged record is wrong, and of no label.
     want = {"accuracy": 8 / 9, "macro_f1": 1.0, "micro_f1": 1.0}
     assert scores["metrics"] == pytest.approx(want)
@@ -202,7 +187,7 @@ def test_a_label_that_was_never_seen_is_refused_before_any_work(run, tmp_path):
     values = [*rows(2, 1), ("the town", "green")]
     dev = write_csv(tmp_path / "dev.csv", values)
     known = json.dumps(sorted(WORDS))
-    said = prepared(run, dev, f"--labels={known}", out="dev", code=2)
+    said = prepared(run, dev, f"--labels={known}", "--out=dev", code=2)
     assert "dev.csv, record 3: 'dev.csv:3' has the label 'green', which is none" in said
     assert "'blue', 'red, fish', '日本'" in said and not (tmp_path / "dev").exists()
     config = config_of(f"prepared=prepared,tiny,dev={dev.name}")
@@ -212,14 +197,14 @@ def test_a_label_that_was_never_seen_is_refused_before_any_work(run, tmp_path):
 
 def test_other_labels_than_those_of_the_run_are_refused(run, tmp_path, capsys):
     prepared(run, write_csv(tmp_path / "train.csv", rows(6, 0)))
-    prepared(run, write_csv(tmp_path / "dev.csv", rows(2, 1)), out="dev")
+    prepared(run, write_csv(tmp_path / "dev.csv", rows(2, 1)), "--out=dev")
     config = config_of("prepared=prepared,tiny,validation=dev")
     with pytest.raises(
         errors.UserError, match="dev was prepared with .*blue.*red, fish"
     ):
         train_and_evaluate(config, "run")
     with pytest.raises(SystemExit):
-        prepared(run, "dev.csv", '--labels=["blue"', out="x")
+        prepared(run, "dev.csv", '--labels=["blue"', "--out=x")
     assert '--labels: is ["blue"; expected names' in capsys.readouterr().err
     without = {"data.input_options": ()}
     with pytest.raises(
@@ -268,7 +253,7 @@ def test_a_cache_is_found_again_and_a_missing_column_is_told_the_others(run, tmp
     prepared(run, train)
     assert "nothing to do" in prepared(run, train)
     flags = ("--text_column=txt",)
-    said = prepared(run, train, *flags, out="x", code=2)
+    said = prepared(run, train, *flags, "--out=x", code=2)
     assert "no 'txt'; fields are: body, topic" in said
 
 

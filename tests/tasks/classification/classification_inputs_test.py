@@ -5,7 +5,7 @@ import pytest
 from classification_samples import article, review
 from golden_data import require_shared
 from multihop_samples import tokenizer
-from tokenizer_samples import byte_bpe, sentence_pieces, wordpiece
+from tokenizer_samples import byte_bpe, wordpiece
 
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
@@ -74,12 +74,6 @@ def test_the_label_is_a_number(record, number):
     assert record.labels[number] == record.label
 
 
-def test_without_a_label_there_is_nothing_to_train_on():
-    for record in (review(label=None), article(label=None)):
-        made = window(record)
-        assert made.unusable == "no gold label" and int(made.labels["label"]) == -1
-
-
 def test_both_tasks_read_a_text_alike():
     one, other = window(review(text=article().text)), window(article())
     assert one.tokens.tolist() == other.tokens.tolist()
@@ -130,16 +124,7 @@ def test_a_text_without_a_token_is_named():
         window(review(text="half \ud800"), byte_bpe())
 
 
-def test_a_vocabulary_without_the_special_tokens_is_refused():
-    with pytest.raises(ValueError, match="lacks sep"):
-        window(model=sentence_pieces())
-
-
-def test_there_are_no_official_quirks():
-    with pytest.raises(ValueError, match="leave official_quirks out"):
-        classification.inputs.features(
-            review(), tokenizer(), SIZES, official_quirks=True
-        )
+def test_no_inputs_are_no_batch():
     with pytest.raises(ValueError, match="at least one"):
         stacked([])
 

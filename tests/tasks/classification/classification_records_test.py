@@ -62,13 +62,6 @@ def test_labels_of_json_lines_may_be_numbers_and_flags(tmp_path):
     assert [x.label for x in read_all(path)[0]] == ["3", "3", "true", None, None, None]
 
 
-@pytest.mark.parametrize("value", [["a"], 1.5, {"a": 1}])
-def test_what_is_no_label_is_named(tmp_path, value):
-    got, problems = read_all(lines(tmp_path, {"body": "a", "topic": value}))
-    assert got == [] and problems.counts == {"wrong type": 1}
-    assert "a.jsonl, record 1: 'topic' is " in problems.report()
-
-
 def test_sets_of_labels_are_lists_or_texts_with_a_separator(tmp_path):
     known = {"multi_label": True, "labels": ("z", "a b", "c")}
     of_csv = write(tmp_path, 'body,topic\nt,"c, z,c"\nt,\nt,a b\n')
@@ -100,12 +93,6 @@ def test_records_without_a_file_are_named_by_what_they_say():
         for x in values
     ]
     assert names[0] == names[2] != names[1] and len(names[0]) == 16
-
-
-@pytest.mark.parametrize("text", ["", " \t "])
-def test_an_empty_text_is_counted(tmp_path, text):
-    got, problems = read_all(write(tmp_path, f"body,topic\n{text},a\nb,a\n"))
-    assert len(got) == 1 and problems.counts == {"empty field": 1}
 
 
 # --- labels ---------------------------------------------------------------------------

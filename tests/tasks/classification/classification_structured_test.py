@@ -61,8 +61,6 @@ def test_what_cannot_be_an_input_is_named():
     assert window(label=None).unusable == "no gold label"
     with pytest.raises(ValueError, match="leave no room for a text"):
         window(sizes=StructuredSizes(20, 1))
-    with pytest.raises(ValueError, match="leave official_quirks out"):
-        features(review(id="r", text="a"), tokenizer(), official_quirks=True)
     made = review(id="r", text="a", label=0, rating=None)
     with pytest.raises(BadRecordError, match="no text: 'r' has no token"):
         features(made, tokenizer(), SIZES, split_fn=lambda paragraphs: [])

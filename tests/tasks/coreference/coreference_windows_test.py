@@ -15,7 +15,6 @@ from etc_jax.tasks.coreference.explained import pool_explained
 from etc_jax.tasks.coreference.windows import (
     CoreferenceOptions,
     features,
-    record_length,
 )
 
 WIDE = SequenceSizes(40, 1)
@@ -159,13 +158,6 @@ def test_a_reader_sees_mentions_with_their_entity(tmp_path):
     ]
 
 
-def test_nobody_has_told_the_clusters(record):
-    unknown = coreference.parse({**VALUE, "clusters": None}, lambda *note: None)
-    [window] = windows_of(unknown)
-    assert window.unusable == "no gold clusters" and not window.labels["clusters"].any()
-    assert coreference.decoding.official_gold(unknown) is None
-
-
 def test_what_does_not_fit_is_named(record):
     with pytest.raises(BadRecordError, match="too many spans: .* room for 5; raise"):
         windows_of(record, candidates=5)
@@ -173,11 +165,3 @@ def test_what_does_not_fit_is_named(record):
         windows_of(record, part_length=30)
     with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
         CoreferenceOptions(candidates=0)
-    with pytest.raises(ValueError, match="leave official_quirks out"):
-        features(record, tokenizer(), WIDE, official_quirks=True)
-
-
-def test_the_length_of_a_whole_document_is_that_of_its_window(record):
-    [window] = windows_of(record)
-    tokens = np.count_nonzero(window.example_ids)
-    assert record_length(record, tokenizer()) == tokens

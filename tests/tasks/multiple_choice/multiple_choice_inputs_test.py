@@ -101,8 +101,6 @@ def test_more_options_than_there_is_room_for_are_named():
     record = dataclasses.replace(RECORD, options=("a", "\u200b"))
     with pytest.raises(BadRecordError, match="has one without a token"):
         sequence(record=record)
-    with pytest.raises(ValueError, match="no official inputs to follow"):
-        inputs.features(RECORD, TOKENIZER, official_quirks=True)
 
 
 def test_structured_inputs_are_those_of_wikihop():

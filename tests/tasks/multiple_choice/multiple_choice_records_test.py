@@ -124,15 +124,7 @@ def test_labels_of_every_kind(kind, value, label):
         assert parse(value, no_note, options=options).label == label
 
 
-def test_what_else_is_wrong_is_named():
-    value = {**QUESTION, **ARTICLE}
-    for changes, said in (
-        ({"difficult": "often"}, "'difficult' is str 'often', expected 1 or 0"),
-        ({"options": ["a", " "]}, "'options\\[1\\]' is blank"),
-        ({"article": ""}, "'article' is blank"),
-    ):
-        with pytest.raises(BadRecordError, match=said):
-            parse({**value, **changes}, no_note)
+def test_one_option_is_no_choice():
     with pytest.raises(ValueError, match="most_options is 1; expected 2 to 64"):
         ChoiceOptions(most_options=1)
 

@@ -15,7 +15,6 @@ from structured_batch import batch
 
 from etc_jax import config as config_lib
 from etc_jax.configs.etc import bert_base_nq, etc_base_nq, etc_large_nq
-from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.data.windows.arrays import flatten
 from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.records import BadRecordError
@@ -296,12 +295,6 @@ def test_top_level_candidates_that_overlap_are_read_twice_only_officially():
     np.testing.assert_array_equal(sound.word, plain.word)
     words = official.word.tolist()
     assert words.count(16) == 2 * plain.word.tolist().count(16) > 0
-
-
-def test_a_vocabulary_without_special_tokens_is_named():
-    bare = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
-    with pytest.raises(ValueError, match="lacks"):
-        features(record(), bare, SMALL, options=OPTIONS)
 
 
 def test_an_article_whose_candidates_have_no_token_is_refused():

@@ -9,9 +9,7 @@ from natural_questions_samples import (
     annotation,
     original,
     tokenizer as plain_tokenizer,
-    write_lines,
 )
-from raw_to_score import losses_scores_and_answers
 
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
@@ -86,10 +84,6 @@ def test_windows_overlap_and_say_what_they_show():
 def test_sizes_without_room_are_named(sizes, message):
     with pytest.raises(ValueError, match=message):
         windows(sizes, **PARTS)
-    with pytest.raises(ValueError, match="leave official_quirks out"):
-        TASK.features(record(), words(), SequenceSizes(80, 40), official_quirks=True)
-    with pytest.raises(ValueError, match=r"lacks the added tokens \[tag\], \[/tag\]"):
-        TASK.features(record(), plain_tokenizer(), SequenceSizes(80, 40))
 
 
 def test_the_loss_is_the_mean_of_five_cross_entropies():
@@ -124,39 +118,3 @@ def test_the_loss_is_the_mean_of_five_cross_entropies():
 
     np.testing.assert_allclose(loss, want, rtol=1e-5)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(grads))
-
-
-# --- from raw files to the score ------------------------------------------------------
-
-
-def articles():
-    """Eight articles of which the question names the paragraph with the answer."""
-    values = []
-    for i in range(8):
-        who = ("ann", "two", "lake", "song")[i % 4]
-        text = f"<P> the mill was built by {who} . </P> <P> the town of river . </P>"
-        said = (annotation((0, 9), [(6, 7)]),) * 2
-        values.append(original(text, name=i, question=f"who built mill {i}", said=said))
-    return values
-
-
-@pytest.mark.usefixtures("one_device")
-@pytest.mark.full
-def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
-    path = write_lines(tmp_path / "nq.jsonl", articles())
-    model = {"num_types": 2, "max_length": 48, "attention_window": (8,)}
-    _, scores, answers = losses_scores_and_answers(
-        "natural_questions",
-        "sequence",
-        path,
-        articles(),
-        lengths=(48, 8),
-        model={"family": "longformer", **model},
-        options=("question_tokens=6", "stride=30"),
-        steps=40,
-        tokenizer=words(),
-        folder=tmp_path,
-        capsys=capsys,
-    )
-    assert scores["metrics"][TASK.metric] == 1.0
-    assert all(a["answer"] for a in answers)

@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from golden_data import require_shared
 from natural_questions_samples import (
     annotation,
     candidates_of,
@@ -13,7 +12,6 @@ from natural_questions_samples import (
     write_lines,
 )
 
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import natural_questions as scoring
@@ -21,7 +19,6 @@ from etc_jax.tasks import natural_questions as nq
 from etc_jax.tasks.natural_questions.decoding import MAX_SHORT_WORDS
 from etc_jax.tasks.natural_questions.inputs import (
     SIZES,
-    SIZES_512,
     NaturalQuestionsOptions,
 )
 
@@ -140,19 +137,3 @@ def test_a_lone_annotator_counts_and_a_record_without_one_is_named(tmp_path):
     write_lines(path, [value])
     with pytest.raises(ValueError, match="'7' has no annotation"):
         find_task("natural_questions").upper_bound([path], tokenizer(), SIZES)
-
-
-@pytest.mark.parametrize("sizes", [SIZES_512, SIZES], ids=["512/128", "4096/2048"])
-@pytest.mark.parametrize(
-    "name, count",
-    [("full_format_derived.jsonl.gz", 4), ("simplified_derived.jsonl.gz", 28)],
-)
-@pytest.mark.full(but=["full_format_*"])
-def test_the_upper_bound_of_real_articles_is_100(name, count, sizes):
-    folder = require_shared("data")
-    model = open_tokenizer(folder / "tokenizers/bert_base_uncased")
-    path = folder / "natural_questions" / name
-    got = find_task("natural_questions").upper_bound([path], model, sizes)
-    assert got.losses == () and got.problems.counts.total() == 0
-    assert got.scores.metrics[scoring.AVERAGE_F1] == 1.0
-    assert got.scores.count == count

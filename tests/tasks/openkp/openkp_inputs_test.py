@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from multihop_samples import tokenizer
-from openkp_samples import BODY, PLAIN, TITLE, page, record
+from openkp_samples import BODY, PLAIN, TITLE, record
 from tokenizer_samples import byte_bpe
 
 from etc_jax import config as config_lib, structure as st
@@ -18,7 +18,6 @@ from etc_jax.tasks.openkp.inputs import (
     features,
 )
 from etc_jax.tasks.openkp.pages import find_occurrences
-from etc_jax.tasks.openkp.records import parse
 
 SIZES = StructuredSizes(long_length=30, global_length=6)
 
@@ -346,10 +345,6 @@ def test_a_keyphrase_that_is_cut_off_is_no_label():
 
 
 def test_a_page_that_cannot_be_trained_on_says_why():
-    value = page()
-    del value["KeyPhrases"]
-    [made] = features(parse(value, lambda *_: None), tokenizer(), SIZES)
-    assert made.unusable == "no gold keyphrases"
     url = "u" * 1001
     assert window(url=url).unusable is None
     assert window(url=url, quirks=True).unusable == "url too long"

@@ -1,13 +1,9 @@
-import gzip
-import json
 import tracemalloc
 
 import numpy as np
-import pytest
-from openkp_samples import BODY, PLAIN, TITLE, page, record, with_nodes, write_lines
+from openkp_samples import BODY, PLAIN, TITLE, page, record, write_lines
 
-from etc_jax.datasets.records import BadRecordError, Problems
-from etc_jax.tasks.openkp import records as openkp_records
+from etc_jax.datasets.records import Problems
 from etc_jax.tasks.openkp.records import num_found, read
 
 
@@ -29,103 +25,10 @@ def test_a_page_keeps_every_field(tmp_path):
     assert got.keyphrases == (("old", "mill"), ("Ton",))
 
 
-def test_a_test_file_has_no_keyphrases(tmp_path):
-    value = page()
-    del value["KeyPhrases"]
-    [got], problems = counted([write_lines(tmp_path, [value])])
-    assert got.keyphrases is None and not problems.counts
-
-
 def test_spaces_side_by_side_have_empty_words_between_them():
     got = record(("Old  Mill", "", "in Ton"))
     assert got.text == "Old  Mill  in Ton"
     assert got.elements.tolist() == [[0, 3], [3, 4], [4, 6]]
-
-
-def _set(number, key, value):
-    def change(nodes):
-        nodes[number][key] = value
-
-    return change
-
-
-def _feature(number, column, value):
-    def change(nodes):
-        nodes[number]["feature"][column] = value
-
-    return change
-
-
-TILE = "VDOM does not tile the text"
-
-
-@pytest.mark.parametrize(
-    "value, kind, message",
-    [
-        (page(url=3), "wrong type", "'url' is int '3', expected a string"),
-        (page(text=" "), "empty field", "'text' is blank"),
-        (page(text=None), "wrong type", "'text' is NoneType"),
-        (page(VDOM=[]), "wrong type", "'VDOM' is list '[]', expected a string"),
-        (page(VDOM="[{"), "broken VDOM", "VDOM is no JSON"),
-        (page(VDOM="{}"), "wrong type", "'VDOM' is dict '{}', expected a list"),
-        (page(VDOM="[3]"), "wrong type", "int '3', expected an object"),
-        (page(VDOM="[]"), TILE, "elements end at word 0 of 15"),
-        (page(text="Old Mill and more"), TILE, "element 1 is 'The old mill"),
-        (with_nodes(_set(1, "start_idx", 3)), TILE, "words 3 to 9"),
-        (with_nodes(_set(1, "end_idx", 8)), TILE, "element 1"),
-        (with_nodes(_set(3, "text", "country of ton")), TILE, "element 3"),
-        (with_nodes(lambda nodes: nodes.pop()), TILE, "end at word 12 of 15"),
-        (with_nodes(_set(0, "end_idx", 2.0)), "wrong type", "[0].end_idx' is float"),
-        (
-            with_nodes(_set(0, "start_idx", False)),
-            "wrong type",
-            "[0].start_idx' is bool",
-        ),
-        (with_nodes(lambda n: n[2].pop("text")), "missing field", "no 'VDOM[2].text'"),
-        (with_nodes(_set(1, "feature", PLAIN)), "wrong features", "has 10 numbers"),
-        (
-            with_nodes(lambda n: n[1].pop("feature")),
-            "wrong features",
-            "no 'VDOM[1].feature'",
-        ),
-        (with_nodes(_feature(1, 8, "14")), "wrong features", "expected a finite"),
-        (with_nodes(_feature(1, 8, True)), "wrong features", "expected a finite"),
-        (with_nodes(_feature(2, 0, float("nan"))), "wrong features", "VDOM[2]"),
-        (with_nodes(_feature(2, 0, 10**400)), "wrong features", "int '1000"),
-        (with_nodes(_feature(2, 0, 1e39)), "wrong features", "float '1e+39'"),
-        (with_nodes(_set(0, "end_idx", 2**31)), "wrong type", "from 0 to 2147483647"),
-        (page(KeyPhrases=[5]), "wrong type", "'KeyPhrases[0]' is int '5', expected a"),
-        (with_nodes(_feature(2, 14, 0.5)), "wrong features", "0 or 1 in columns [4,"),
-        (page(KeyPhrases="mill"), "wrong type", "expected a list"),
-        (
-            page(KeyPhrases=["mill"]),
-            "wrong type",
-            "'KeyPhrases[0]' is str 'mill', expected",
-        ),
-        (page(KeyPhrases=[]), "empty field", "'KeyPhrases' has no phrase"),
-        (page(KeyPhrases=[[], [""]]), "empty field", "'KeyPhrases' has no phrase"),
-        (page(("Old \ud800",)), "no Unicode", "half a character"),
-        ([], "wrong type", "expected an object"),
-    ],
-)
-def test_a_bad_page_is_named(tmp_path, value, kind, message):
-    path = write_lines(tmp_path, [page(url="http://x.org/good"), value])
-    got, problems = counted([path])
-    assert [r.id for r in got] == ["http://x.org/good"]
-    assert problems.counts == {kind: 1} and problems.read == 1
-    [text] = problems.messages[kind]
-    assert text.startswith(f"{path}, record 2: ") and message in text
-    with pytest.raises(BadRecordError, match="record 2"):
-        list(read([path]))
-
-
-@pytest.mark.parametrize("field", ["url", "text", "VDOM"])
-def test_a_missing_field_is_named(tmp_path, field):
-    value = page()
-    del value[field]
-    got, problems = counted([write_lines(tmp_path, [value])])
-    assert got == [] and problems.counts == {"missing field": 1}
-    assert f"no '{field}'; fields are:" in problems.messages["missing field"][0]
 
 
 def test_odd_pages_are_counted_and_used(tmp_path):
@@ -176,31 +79,6 @@ def test_a_line_that_cannot_be_used_does_not_take_the_place_of_one_that_can(tmp_
     }
 
 
-def test_lines_that_are_no_json_are_counted_and_passed_over(tmp_path):
-    path = tmp_path / "pages.jsonl"
-    lines = ["", "{", json.dumps(page()), "nonsense", json.dumps(page(url="b"))]
-    path.write_text("\n".join(lines))
-    got, problems = counted(path)
-    assert len(got) == 2 and problems.counts == {"broken line": 2}
-
-
-def test_compressed_files_are_read_and_cut_ones_named(tmp_path):
-    path = tmp_path / "pages.jsonl.gz"
-    lines = "".join(json.dumps(page(url=str(i))) + "\n" for i in range(2000))
-    whole = gzip.compress(lines.encode())
-    path.write_bytes(whole)
-    assert len(list(read([path]))) == 2000
-    path.write_bytes(whole[: len(whole) // 2])
-    got, problems = counted([path])
-    assert 0 < len(got) < 2000
-    assert problems.counts == {"file cut short": 1}
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(read([tmp_path / "none.jsonl"], Problems()))
-
-
 def test_memory_does_not_grow_with_the_text(tmp_path):
     text = "mill " * 20_000 + "Ton"
     pages = (page((text,), url=str(i)) for i in range(60))
@@ -214,10 +92,3 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5e6
-
-
-def test_a_rating_prefers_keyphrases_then_earlier_lines():
-    best = record(phrases=["Ton", "mill"])
-    other = record(phrases=["Ton", "york"])
-    rating = openkp_records._rating
-    assert rating(best, 1) > rating(best, 2) > rating(other, 1) > rating(other, 9**9)

@@ -1,14 +1,11 @@
 """OpenKP in one sequence: layout, labels, what learns it, raw files to the score."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 from learning import batch_of, evaluated, learner_of, random_params
 from multihop_samples import tokenizer
 from openkp_samples import TEXTS, page, record, write_lines
-from raw_to_score import losses_scores_and_answers
 from tokenizer_samples import byte_bpe
 
 from etc_jax import config as config_lib
@@ -22,7 +19,6 @@ from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.tasks.openkp.inputs import features as structured_features
-from etc_jax.tasks.openkp.records import parse
 from etc_jax.tasks.openkp.sequence_inputs import features
 
 TASK = find_task("openkp", "sequence")
@@ -87,24 +83,12 @@ def test_whole_elements_are_taken_while_there_is_room(pieces, elements):
     assert tokenizer().pieces(made.tokens)[used + 1] == "[SEP]"
 
 
-def test_a_whole_page_has_the_tokens_that_it_says():
-    made = window()
-    used = int(made.example_ids.sum())
-    assert TASK.record_length(made.record, tokenizer()) == used == 17
-
-
 def test_what_cannot_be_an_input_is_named():
     with pytest.raises(BadRecordError, match="2 tokens in the first .* room for 1; ra"):
         window(sizes=SequenceSizes(3, 1))
-    with pytest.raises(ValueError, match="openkp in one sequence has no official inp"):
-        features(record(), tokenizer(), SIZES, official_quirks=True)
     with pytest.raises(ValueError, match="has no option tokens_per_block; there are:"):
         TASK.with_options({"tokens_per_block": 8})
     assert window(phrases=["mill the old"]).unusable == "no keyphrase in the input"
-    value = page()
-    del value["KeyPhrases"]
-    [made] = features(parse(value, lambda *_: None), tokenizer(), SIZES)
-    assert made.unusable == "no gold keyphrases"
 
 
 def test_a_page_without_a_piece_has_no_run_of_words():
@@ -226,42 +210,3 @@ def test_options_of_looks_are_for_structured_inputs_alone():
         match=r"visual_features: is False.*\(openkp in format structured does\)",
     ):
         config_lib.from_config_dict(values)
-
-
-# --- from raw files to the score ------------------------------------------------------
-
-
-def pages():
-    """Eight pages with three keyphrases each, by the name that stands before them."""
-    towns = ("ton", "norland", "sudland", "new york")
-    values = []
-    for i in range(8):
-        name, town = ("ann", "lee")[i // 4], towns[i % 4]
-        thing = ("old mill", "large opera", "film")[i % 3]
-        texts = (f"the {thing} stands in {town} .", f"owned by {name}", "it burned .")
-        values.append(page(texts, (thing, town, name), url=f"http://x.org/{i}"))
-    return values
-
-
-@pytest.mark.usefixtures("one_device")
-@pytest.mark.full
-def test_it_learns_what_the_raw_files_say(tmp_path, capsys):
-    losses, scores, answers = losses_scores_and_answers(
-        "openkp",
-        "sequence",
-        write_lines(tmp_path, pages()),
-        pages(),
-        lengths=(24, 1),
-        model={"family": "bert", "max_length": 24},
-        folder=tmp_path,
-        capsys=capsys,
-    )
-    # The target is divided between three keyphrases: no loss is below ln 3.
-    first, last = (loss - np.log(3) for loss in (losses[0], losses[-1]))
-    assert 0 < last < 0.2 * first, losses
-    assert scores["metrics"]["F1@3"] == 1.0
-    lines = (tmp_path / "dev" / "predictions.jsonl").read_text().splitlines()
-    official = {x["url"]: x["KeyPhrases"] for x in map(json.loads, lines)}
-    for answer in answers:
-        said = [" ".join(phrase) for phrase in official[answer["id"]]]
-        assert answer["answer"] == ", ".join(said)

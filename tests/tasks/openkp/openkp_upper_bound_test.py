@@ -96,12 +96,3 @@ def _keyphrases_of_losses(got, path) -> list[int]:
     """For each loss, how many keyphrases its page has."""
     numbers = {record.id: len(record.keyphrases) for record in read([path])}
     return [numbers[loss.id] for loss in got.losses]
-
-
-def test_made_up_pages_in_the_official_layout_lose_nothing():
-    folder = require_shared("data")
-    words = open_tokenizer(folder / "tokenizers/bert_base_uncased/vocab.txt")
-    path = folder / "invented_samples/openkp/OpenKPDev.jsonl"
-    got = find_task("openkp").upper_bound([path], words, StructuredSizes(4096, 512))
-    assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
-    assert got.problems.read == 2 and not got.problems.counts

@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 from seqio_samples import (
-    data_dir_fixture,  # noqa: F401
     forget_tasks,
-    notes_fixture,  # noqa: F401
     read,
-    registered_fixture,  # noqa: F401
-    sio_fixture,  # noqa: F401
-    tokenizer_fixture,  # noqa: F401
 )
 
 from etc_jax.data.pretraining import masking

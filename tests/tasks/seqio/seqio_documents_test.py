@@ -11,12 +11,7 @@ from repository import ROOT
 from seqio_samples import (
     CORPORA,
     TFDS_EXAMPLES,
-    data_dir_fixture,  # noqa: F401
-    notes_fixture,  # noqa: F401
     read,
-    registered_fixture,  # noqa: F401
-    sio_fixture,  # noqa: F401
-    tokenizer_fixture,  # noqa: F401
 )
 
 from etc_jax.data.text.sentences import split_sentences

@@ -11,7 +11,7 @@ import numpy as np
 import openkp_samples
 import pytest
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
-from seqio_samples import forget_tasks, sio_fixture  # noqa: F401
+from seqio_samples import forget_tasks
 from structured_batch import batch
 
 from etc_jax.data.schema import stacked

@@ -6,10 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from small_run import once, prepared_here, scores_of
 from written_samples import write_release
 
 from etc_jax import config as config_lib
-from etc_jax.cli import convert, evaluate, predict, prepare
+from etc_jax.cli import convert, evaluate, predict
 from etc_jax.configs.own_data import squad as squad_config
 from etc_jax.prediction import answering
 from etc_jax.tasks.synthetic.__main__ import main as make_synthetic
@@ -18,10 +19,7 @@ from etc_jax.training.run import train_and_evaluate
 
 pytestmark = pytest.mark.usefixtures("one_device")
 COLUMNS = ("--question_column=q", "--context_column=text", "--answer_column=a")
-LENGTHS = {
-    "sequence": ("--input_length=20", "--global_length=3"),
-    "structured": ("--long_length=20", "--global_length=8"),
-}
+LENGTHS = {"sequence": (20, 3), "structured": (20, 8)}
 # Contexts of so many words are two windows or three.
 SHORT = ("--question_tokens=2", "--stride=8")
 
@@ -57,28 +55,22 @@ def release(folder, values, name):
 
 
 def prepared(run, file, *flags, format="sequence"):
-    made = ("--tokenizer=tokenizer.json", f"--format={format}", "--out=prepared")
-    given = (*made, *LENGTHS[format], *SHORT, *flags, "--workers=0", file)
-    return run(prepare, "--task=squad", *given)
+    made = ("squad", file, *SHORT, *flags)
+    return prepared_here(run, *made, format=format, lengths=LENGTHS[format])
 
 
 def config_of(arg, num_steps=80):
     values = squad_config.get_config(arg)
     values.optimizer.learning_rate = 3e-3
-    values.train.update(num_steps=num_steps, eval_every_steps=num_steps)
-    values.checkpoint.every_steps = num_steps
+    values.update_from_flattened_dict(once(num_steps))
     return config_lib.from_config_dict(values)
 
 
 @pytest.mark.parametrize(
     "format, family",
     [
-        ("sequence", "bert"),
-        pytest.param("structured", "etc", marks=pytest.mark.full),
-        *(
-            pytest.param("sequence", family, marks=pytest.mark.full)
-            for family in ("longformer", "roberta", "big_bird")
-        ),
+        ("structured", "etc"),
+        *(("sequence", x) for x in ("bert", "longformer", "roberta", "big_bird")),
     ],
 )
 @pytest.mark.full
@@ -94,7 +86,7 @@ def test_spans_of_a_csv_and_no_answer_are_learnt(format, family, run, tmp_path):
     assert train_and_evaluate(config, "run").exit_code == errors.DONE
 
     told = run(evaluate, "--model=run", "--out=scored", dev)
-    scores = json.loads((tmp_path / "scored/scores.json").read_text())
+    scores = scores_of("scored")
     metrics, best = scores["metrics"], scores["best_thresholds"]
     assert metrics["best_f1"] == metrics["best_exact"] == 1.0
     assert f"best thresholds: null_threshold {best['null_threshold']:.4g}" in told
@@ -107,7 +99,7 @@ def test_spans_of_a_csv_and_no_answer_are_learnt(format, family, run, tmp_path):
     run(evaluate, *found, "--out=again", dev)
     answers = json.loads((tmp_path / "again/predictions.json").read_text())
     assert answers == {f"q{i}": a for i, (_, _, a) in enumerate(questions(18, 1))}
-    again = json.loads((tmp_path / "again/scores.json").read_text())
+    again = scores_of("again")
     assert again["metrics"]["f1"] == again["metrics"]["NoAns_exact"] == 1.0
     assert again["options"]["null_threshold"] == best["null_threshold"]
 

@@ -139,8 +139,6 @@ def test_long_questions_are_cut_and_sizes_are_checked():
 def test_what_cannot_be_learnt_says_why():
     made = record(start=3)
     assert windows_of(made)[0].unusable == "answer not at its place"
-    unlabelled = TASK.parse({"id": "a", "question": "x", "context": "y"}, None)
-    assert windows_of(unlabelled)[0].unusable == "no gold answer"
     assert windows_of(made)[0].labels["starts"].tolist() == [-1]
 
 

@@ -186,8 +186,3 @@ def test_items_of_any_sizes_are_answerable(
     (item,) = records(1, seed=seed, sizes=sizes)
     assert len(item["context"]) == sizes.contexts
     assert answer_hotpotqa(item) == (item["answer"], item["supporting_facts"])
-
-
-def test_a_share_of_comparisons_that_cannot_be_is_named():
-    with pytest.raises(ValueError, match="comparisons must be 0 to 1, got 2"):
-        HotpotQaSizes(comparisons=2)

@@ -207,18 +207,3 @@ def test_the_upper_bound_of_long_articles_is_100(sizes):
         predictions[record.id] = pool(summarise(gold_outputs(windows), windows))
     got = scoring.score([official_gold(r) for r in made], official(predictions))
     assert got.metrics[scoring.AVERAGE_F1] == 1.0
-
-
-@pytest.mark.parametrize(
-    "sizes, message",
-    [
-        ({"nulls": 0.6, "yes_no": 0.5}, "1 at most in all, got"),
-        ({"long_only": -0.1}, "must be at least 0"),
-        ({"annotators": 0}, "annotators is 0; expected 1 or more"),
-        ({"apart": -1}, "apart is -1; expected 0 or more"),
-        ({"contexts": 1}, "contexts must be"),
-    ],
-)
-def test_sizes_that_cannot_be_are_named(sizes, message):
-    with pytest.raises(ValueError, match=message):
-        NaturalQuestionsSizes(**sizes)

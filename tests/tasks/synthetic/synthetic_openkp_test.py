@@ -7,10 +7,7 @@ import pytest
 from golden_data import require_shared
 from openkp_samples import write_lines
 
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.datasets.records import Problems
-from etc_jax.datasets.task import find_task
-from etc_jax.formats.structured import StructuredSizes
 from etc_jax.scoring import openkp as scoring
 from etc_jax.tasks.openkp.records import FEATURES, num_found, read
 from etc_jax.tasks.synthetic.openkp import OpenkpSizes, records
@@ -52,17 +49,6 @@ def test_pages_are_read_without_a_problem_and_have_their_keyphrases(read_items):
         assert 1 <= len(page.keyphrases) <= 3
         assert num_found(page) == len(page.keyphrases)
         assert len(page.text.split(" ")) >= 200
-
-
-def test_nothing_is_lost_on_the_way_to_the_score(items, tmp_path):
-    folder = require_shared("data/tokenizers/bert_base_uncased")
-    words = open_tokenizer(folder / "vocab.txt")
-    got = find_task("openkp").upper_bound(
-        [write_lines(tmp_path, items)],
-        words,
-        StructuredSizes(2048, 128),
-    )
-    assert got.scores.metrics["R@3"] == 1.0 and got.losses == ()
 
 
 def _capitals(words: list[str]) -> tuple[str, ...]:
@@ -120,24 +106,9 @@ def test_neither_number_nor_place_in_the_text_shows_them(read_items):
     assert all(abs(hits / COUNT - chance) < 0.11 for hits in figures.values()), figures
 
 
-def test_a_page_depends_on_seed_sizes_and_number_alone():
-    every = list(records(6, seed=3))
-    assert list(records(2, seed=3, start=4)) == every[4:]
-    assert list(records(1, seed=4)) != every[:1]
-    assert len({page["url"] for page in every}) == 6
-
-
 def test_sizes_are_kept():
     sizes = OpenkpSizes(keyphrases=(2, 2), others=0, mentions=3, words=0)
     [page] = records(1, seed=0, sizes=sizes)
     assert len(json.loads(page["VDOM"])) == 2 + 2 * 3
     gold = [{"url": page["url"], "KeyPhrases": page["KeyPhrases"]}]
     assert scoring.score(gold, gold).metrics["R@3"] == 1.0
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"keyphrases": (0, 2)}, {"keyphrases": (3, 4)}, {"others": -1}]
-)
-def test_impossible_sizes_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        OpenkpSizes(**wrong)

@@ -143,19 +143,3 @@ def test_items_of_any_sizes_are_answerable(
     assert len(item["supports"]) == contexts
     assert len(item["candidates"]) == sizes.candidates
     assert answer_wikihop(item) == item["answer"]
-
-
-@pytest.mark.parametrize(
-    "sizes, message",
-    [
-        ({"candidates": 3}, "candidates must be 4 to 100 for 2 hops, got 3"),
-        ({"candidates": 101}, "candidates must be"),
-        (
-            {"kinds": ("town",)},
-            r"contexts must be at most candidates \+ 1 = 9 .*one kind \(town\), got 10",
-        ),
-    ],
-)
-def test_sizes_that_cannot_be_are_named(sizes, message):
-    with pytest.raises(ValueError, match=message):
-        WikiHopSizes(**sizes)

@@ -1,15 +1,14 @@
 """Words with tags go through all commands, and come back in the form of their files."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
+from small_run import once, prepared_here, scores_of
 
 from etc_jax import config as config_lib
-from etc_jax.cli import convert, evaluate, predict, prepare
+from etc_jax.cli import convert, evaluate, predict
 from etc_jax.configs.own_data import token_classification as tags_config
-from etc_jax.tasks.synthetic import token_classification as invented
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
@@ -39,12 +38,8 @@ def write_conll(path, number, seed, per_document=4):
     return path
 
 
-def prepared(run, *arguments, format="sequence", lengths=(24, 1), **kwargs):
-    text = "input_length" if format == "sequence" else "long_length"
-    flags = (f"--{text}={lengths[0]}", f"--global_length={lengths[1]}", "--workers=0")
-    made = ("--tokenizer=tokenizer.json", f"--format={format}", "--out=prepared")
-    task = "--task=token_classification"
-    return run(prepare, task, *made, *flags, *arguments, **kwargs)
+def prepared(run, file):
+    return prepared_here(run, "token_classification", file, lengths=(24, 1))
 
 
 def trained(arg, **changes):
@@ -55,16 +50,6 @@ def trained(arg, **changes):
     return config
 
 
-def at_the_end(num_steps):
-    """Evaluated once."""
-    every = ("train.num_steps", "train.eval_every_steps", "checkpoint.every_steps")
-    return dict.fromkeys(every, num_steps)
-
-
-def scores_of(folder):
-    return json.loads((folder / "scores.json").read_text())["metrics"]
-
-
 @pytest.mark.full
 def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     train = write_conll(tmp_path / "train.conll", 48, 0)
@@ -72,13 +57,12 @@ def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     said = prepared(run, train)
     # Documents are longer than an input.
     assert "windows of 12 records" in said and "nothing left out" in said
-    steps = at_the_end(60)
-    config = trained("prepared=prepared,dev=dev.conll,tiny", **steps)
+    config = trained("prepared=prepared,dev=dev.conll,tiny", **once(60))
     assert config.checkpoint.best_metric == "official_f1"
     assert 'scheme="iob2"' in config.data.input_options
 
     run(evaluate, "--model=run", "--out=scored", dev)
-    metrics = scores_of(tmp_path / "scored")
+    metrics = scores_of("scored")["metrics"]
     assert metrics["f1"] == metrics["macro_f1"] == metrics["accuracy"] == 1.0
     assert {"f1_loc", "precision_org", "recall_org"} <= metrics.keys()
     # Words that are all right: the column that is predicted is the last but one.
@@ -120,7 +104,7 @@ def test_plain_tags_of_other_words_are_known_by_their_labels(run, tmp_path):
     train = tmp_path / "train.txt"
     train.write_text("the DET\ntown NOUN\n\na DET\n")
     assert 'scheme="plain"' in prepared(run, train)
-    changes = {**at_the_end(1), "schedule.warmup_steps": 1}
+    changes = {**once(1), "schedule.warmup_steps": 1}
     config = trained("prepared=prepared,tiny", **changes)
     assert config.data.input_options[0] == 'labels=["DET", "NOUN"]'
     other = tmp_path / "other.txt"
@@ -128,25 +112,5 @@ def test_plain_tags_of_other_words_are_known_by_their_labels(run, tmp_path):
     said = run(evaluate, "--model=run", "--out=scored", other, code=2)
     assert "other.txt, record 1: 'other.txt:1' has the tag 'VERB'" in said
     run(evaluate, "--model=run", "--out=scored", train)
-    assert {"accuracy", "macro_f1", "f1_DET", "f1_NOUN"} == scores_of(
-        tmp_path / "scored"
-    ).keys()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "format, variants, lengths",
-    [("sequence", "tiny", (128, 1)), ("structured", "etc,tiny", (128, 24))],
-)
-def test_names_of_invented_documents_are_found(format, variants, lengths, run):
-    for name, count, seed in (("train", 300, 1), ("dev", 20, 2)):
-        made = invented.records(count, seed=seed)
-        lines = "".join(f"{json.dumps(x)}\n" for x in made)
-        pathlib.Path(f"{name}.jsonl").write_text(lines)
-    prepared(run, "train.jsonl", format=format, lengths=lengths)
-    rate = {"optimizer.learning_rate": 5e-3}
-    trained(f"prepared=prepared,dev=dev.jsonl,{variants}", **at_the_end(200), **rate)
-    run(evaluate, "--model=run", "--out=scored", "dev.jsonl")
-    metrics = scores_of(pathlib.Path("scored"))
-    # Without any entity it is 0; names at random places are hardly ever whole.
-    assert metrics["f1"] > 0.25 and metrics["accuracy"] > 0.8
+    names = {"accuracy", "macro_f1", "f1_DET", "f1_NOUN"}
+    assert names == scores_of("scored")["metrics"].keys()

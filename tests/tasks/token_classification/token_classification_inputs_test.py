@@ -167,5 +167,3 @@ def test_what_cannot_be_an_input_is_named():
         sequence(Record("r", (("the",),), (("O",),), ()))
     with pytest.raises(ValueError, match="no global token for a sentence"):
         inputs.features(RECORD, TOKENIZER, StructuredSizes(16, 1))
-    with pytest.raises(ValueError, match="no official inputs to follow"):
-        inputs.features(RECORD, TOKENIZER, official_quirks=True)

@@ -7,9 +7,10 @@ import pytest
 from golden_data import require_shared
 from multihop_samples import tokenizer
 from tokenizer_samples import byte_bpe
-from triviaqa_samples import record
+from triviaqa_samples import VALUE, record
 
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.datasets.explained import Explained
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.spans import MAX_ANSWER_TOKENS, Outputs, best_span
 from etc_jax.formats.sequence import SequenceSizes
@@ -101,6 +102,40 @@ def test_the_official_file_is_what_the_measure_reads(tmp_path):
     gold = scoring.truths_of({"Domain": "Wikipedia", "Data": [question]})
     got = scoring.score(gold, json.loads(given.read_text()))
     assert got.metrics["exact_match"] == 1.0
+
+
+def test_an_answer_is_shown_where_it_was_found():
+    windows = [window()]
+    [told] = TASK.explain(TASK.gold_outputs(windows), windows, None)
+    assert isinstance(told, Explained)
+    assert (told.id, told.question) == ("tc_1", VALUE["Question"])
+    assert told.answer == "Ann Lee"
+    assert [d.title.text for d in told.documents] == ["a.txt", "b.txt"]
+    first, second = told.documents
+    # Lines are passages, blank ones are left out.
+    assert [p.text for p in first.passages] == [
+        "The  Old Mill",
+        "was owned by Ann Lee.",
+    ]
+    [support] = [p for p in first.passages if p.is_support]
+    [(start, stop)] = support.marks
+    assert support.text[start:stop] == "Ann Lee" and 0 < support.probability < 1
+    assert not any(p.is_support or p.marks for p in second.passages)
+    assert "Ann Lee" in told.text()
+
+
+def test_an_answer_over_two_lines_is_marked_in_both():
+    start, end = np.zeros((2, 1, 40), np.float32)
+    # "Mill" and "was" of the first document.
+    start[0, 9] = end[0, 10] = 9.0
+    [told] = TASK.explain(Outputs(start, end), [window()], None)
+    marked = [
+        passage.text[slice(*mark)]
+        for document in told.documents
+        for passage in document.passages
+        for mark in passage.marks
+    ]
+    assert told.answer == "Mill was" and marked == ["Mill", "was"]
 
 
 REAL = ["web-dev", "web-train", "wikipedia-dev", "wikipedia-train"]

@@ -135,11 +135,6 @@ def test_evidence_may_lie_elsewhere(tmp_path):
     assert len(got.documents) == 2
 
 
-def test_a_test_file_has_no_answers(tmp_path):
-    [got], problems = read_all(release(tmp_path, [question(Answer=None)]))
-    assert got.aliases is None and not problems.counts
-
-
 @pytest.mark.parametrize("domain", ["Wikipedia", "Web"])
 def test_a_missing_document_is_named_and_the_others_are_read(tmp_path, domain):
     pages = [{"Filename": "Gone.txt"}, {"Filename": MILL}]
@@ -199,11 +194,6 @@ def test_a_bad_question_is_named(tmp_path, changes, kind, message):
     assert text.startswith(f"{path}, record 2: ") and message in text
     with pytest.raises(BadRecordError, match="record 2"):
         list(tq.records.read([path]))
-
-
-def test_a_question_that_comes_twice_is_named(tmp_path):
-    got, problems = read_all(release(tmp_path, [question(), question()]))
-    assert len(got) == 1 and problems.counts == {"id twice": 1}
 
 
 def test_a_question_that_is_no_object_is_named(tmp_path):

@@ -57,32 +57,6 @@ def test_answers_are_compared_stripped_and_in_lower_case():
     assert record(candidates=["x", "norland", "Norland"]).label == 1
 
 
-@pytest.mark.parametrize(
-    "changes, kind, message",
-    [
-        ({"answer": "ton"}, "answer is no candidate", "'ton' is not in ['norland'"),
-        ({"candidates": []}, "empty field", "'candidates' is an empty list"),
-        ({"candidates": ["norland", " "]}, "empty candidate", "candidates [1]"),
-        ({"candidates": "norland"}, "wrong type", "expected a list"),
-        ({"supports": []}, "empty field", "'supports' is an empty list"),
-        ({"supports": [" ", ""]}, "no document", "has 2 blank ones"),
-        (
-            {"supports": [3]},
-            "wrong type",
-            "'supports[0]' is int '3', expected a string",
-        ),
-        ({"query": ""}, "empty field", "'query' is blank"),
-    ],
-)
-def test_a_bad_record_is_named(tmp_path, changes, kind, message):
-    path = write_json(tmp_path, [WIKIHOP, {**WIKIHOP, "id": "WH_1", **changes}])
-    problems = Problems()
-    assert [r.id for r in wh.records.read([path], problems)] == ["WH_0"]
-    assert problems.counts == {kind: 1}
-    [text] = problems.messages[kind]
-    assert text.startswith(f"{path}, record 2: ") and message in text
-
-
 def test_odd_records_are_counted_and_used(tmp_path):
     value = {**WIKIHOP, "supports": ["", *WIKIHOP["supports"]]}
     value["candidates"] = [*WIKIHOP["candidates"], "Norland"]
@@ -101,16 +75,6 @@ def test_odd_records_are_counted_and_used(tmp_path):
     )
     tops = [int((w.tokens.global_ == 5).sum()) for w in (made, official)]
     assert tops == [2, 3]
-
-
-def test_a_test_file_has_no_answers(tmp_path):
-    value = {k: v for k, v in WIKIHOP.items() if k != "answer"}
-    [got] = wh.records.read(write_json(tmp_path, [value]))
-    assert got.answer is None and got.label is None
-    [made] = wh.choice_inputs.features(got, tokenizer(), SIZES, split_fn=split_at_stops)
-    assert made.unusable == "no gold answer" and made.labels["candidate"] == -1
-    with pytest.raises(ValueError, match="'WH_0' has no gold answer"):
-        TASK.gold_outputs([made])
 
 
 # --- features -------------------------------------------------------------------------

@@ -204,20 +204,6 @@ def test_a_pair_that_cannot_be_read_adds_nothing_to_bleu_and_is_counted(tmp_path
 
 
 @pytest.mark.parametrize(
-    "value, message",
-    [
-        ([], "wrong type"),
-        ({"en": "a", "de": "b"}, "no 'id'"),
-        ({"id": "a", "de": "b"}, "no 'en'"),
-        ({"id": "a", "en": "b", "de": None}, "wrong type: 'de'"),
-    ],
-)
-def test_values_that_are_no_pair_are_named(value, message):
-    with pytest.raises(BadRecordError, match=message):
-        parse(value, None)
-
-
-@pytest.mark.parametrize(
     "flags, missing, message",
     [
         (
