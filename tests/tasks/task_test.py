@@ -18,11 +18,12 @@ from multihop_samples import HOTPOT, WIKIHOP, split_at_stops, write_json
 from natural_questions_samples import ANN, original, write_lines
 from score_packages import require_for
 from structured_batch import stacked_labels
+from written_windows import write_windows
 
 from etc_jax.data.schema import at, stacked
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.data.windows.cache import WindowReader
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets import choice_inputs, span_inputs, task
 from etc_jax.datasets.explained import Explained, Passage
 from etc_jax.datasets.file_summary import summarised

@@ -11,10 +11,11 @@ import numpy as np
 import optax
 import pytest
 from mean_loss import loss_of
+from written_windows import write_windows
 
 from etc_jax import config as config_lib, sharding
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs import finetuning as finetuning_job
 from etc_jax.objectives.learners import finetuning
