@@ -183,22 +183,6 @@ def test_evaluation_is_one_epoch_with_padding_at_the_end(cache, plan):
     assert not last["structure"].long_example_ids.any()
 
 
-def test_words_are_masked_whole(cache, plan):
-    all_words = cache.word_starts(0, cache.num_tokens)
-    all_words[plan.segment_offsets[:-1]] = True
-    word_of = np.cumsum(all_words) - 1
-    size = np.bincount(word_of)
-    reader = make_reader(cache, plan)
-    for step in range(10):
-        batch = reader.batch_at(step)
-        for row in range(8):
-            real = batch["mlm_weights"][row] > 0
-            # Ids are places in the text, so targets tell their words.
-            words = word_of[batch["mlm_targets"][row][real] - 104]
-            masked, count = np.unique(words, return_counts=True)
-            np.testing.assert_array_equal(count, size[masked])
-
-
 def test_what_exceeds_a_capacity_is_left_alone_and_counted(cache, plan):
     ample, tight = (
         make_reader(cache, plan, sizes, evaluation=True, batch_size=plan.num_windows)
