@@ -10,10 +10,9 @@ import pickle
 import re
 import sys
 
-import numpy as np
 import pytest
 import toy_job
-from caches_before import without_checksums
+from bombs import Bomb
 from etils import epath
 from repository import ROOT
 
@@ -22,11 +21,8 @@ from etc_jax.base import registry
 from etc_jax.base.terminal import next_command
 from etc_jax.cli import command_line, flag as config_flag
 from etc_jax.config import kinds as config_kinds
-from etc_jax.conversion.families.trax_reformer import read_weights
 from etc_jax.data.text import prepare as prepare_lib
-from etc_jax.data.text.cache import TokenCache, build_cache
-from etc_jax.data.text.corpus import Document
-from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer, train
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets import task as task_lib
 from etc_jax.training.checkpoints.folder import CheckpointFolder
 from etc_jax.training.errors import CorruptCheckpointError, UserError
@@ -190,59 +186,9 @@ def test_a_safe_call_passes(text):
     assert list(unsafe_calls(text)) == []
 
 
-class Bomb:
-    """Leaves a file behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (pathlib.Path(self.path),)
-
-
 def test_the_bomb_goes_off(tmp_path):
     pickle.loads(pickle.dumps(Bomb(tmp_path / "ran")))
     assert (tmp_path / "ran").exists()
-
-
-def small_cache(folder):
-    """Writes a token cache of three words."""
-    pytest.importorskip("nupunkt")
-    text = "Sun and moon. Moon and sun. " * 20
-    tokenizer = train([text] * 4, vocab_size=125)
-    return build_cache(
-        [Document("d", (text,))], tokenizer, folder / "cache", made_by={}
-    ).path
-
-
-@pytest.mark.parametrize("name", ["tokens", "word_bits", "sentence_offsets"])
-def test_arrays_of_objects_in_a_token_cache_are_refused(tmp_path, name):
-    path = small_cache(tmp_path)
-    without_checksums(path)
-    np.save(path / f"{name}.npy", np.array([Bomb(tmp_path / "ran")], dtype=object))
-    with pytest.raises(ValueError, match=f"{name}.npy is damaged.*Python objects"):
-        TokenCache.open(path)
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["[]", "{}", '{"format_version": 2}', '{"format_version": 2, "counts": 7}'],
-)
-def test_a_header_of_another_form_is_one_clear_error(tmp_path, header):
-    path = small_cache(tmp_path)
-    (path / "header.json").write_text(header)
-    with pytest.raises(ValueError, match="header.json is damaged"):
-        TokenCache.open(path)
-
-
-def test_a_pickle_of_trax_is_read_and_not_run(tmp_path):
-    file = tmp_path / "model.pkl"
-    file.write_bytes(
-        pickle.dumps({"weights": [1.5], "history": Bomb(tmp_path / "ran")})
-    )
-    assert read_weights(file) == [1.5]
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt", "m.model", "odd.pkl"])

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 
-import programs
 import pytest
 from golden_data import ROOT
 
@@ -98,19 +97,6 @@ def test_one_line_says_what_is_wrong(case, folder, capsys):
     assert message in error and "--config: " in error
     assert "Traceback" not in error
     assert error.count("\n") == 1 or case == "a record of no model"
-
-
-def test_training_says_so_too(tmp_path):
-    argv = (
-        f"--config={QUICKSTART}",
-        "--config.modl.x=3",
-        f"--workdir={tmp_path / 'run'}",
-    )
-    done = programs.run("etc_jax.cli.train", *argv, cwd=ROOT)
-    assert done.returncode == 2
-    told = "etc-jax train: --config: no field 'modl.x'; did you mean 'model'?"
-    assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
-    assert not (tmp_path / "run").exists()
 
 
 def steps(name, *changes):

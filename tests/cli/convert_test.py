@@ -10,6 +10,7 @@ import sys
 import bert_reference as reference
 import limits
 import numpy as np
+import official_heads
 import pytest
 from golden_data import ROOT, require_shared
 
@@ -230,66 +231,13 @@ def test_an_official_checkpoint_becomes_a_model(here, run):
     assert "left over in the checkpoint: global_step" in out
 
 
-def openkp_shapes(width, looks):
-    """Variable -> shape, of what is beside the encoder."""
-    shapes = {f"word_emb_layer_norm/{x}": (width,) for x in ("gamma", "beta")}
-    for k in range(1, 6):
-        shapes |= {
-            f"{k}gram_conv/kernel": (k, width, width),
-            f"{k}gram_conv/bias": (width,),
-            f"{k}gram_layer_norm/gamma": (width,),
-            f"{k}gram_layer_norm/beta": (width,),
-            f"logit_dense{k - 1}/kernel": (width, 1),
-        }
-    if not looks:
-        return shapes
-    return shapes | {
-        "indicator_cross_emb_lookup/embedding_table": (8, width),
-        "font_id_emb_lookup/embedding_table": (24, width),
-        "parent_font_id_emb_lookup/embedding_table": (24, width),
-        "dense_feature_projection/kernel": (13, width),
-        "dense_feature_projection/bias": (width,),
-        "dense_feature_layer2/kernel": (width, width),
-        "dense_feature_layer2/bias": (width,),
-    }
-
-
-def with_head(monkeypatch, task, final_layer=True, looks=True):
+def with_head(monkeypatch, task, **parts):
     """Lets the command see random variables of a head beside the official encoder."""
     folder = official_folder()
     variables = {name: TfCheckpoint(folder)[name] for name in TfCheckpoint(folder)}
     official = json.loads((folder / "etc_config.json").read_text())
-    width, inner = official["hidden_size"], official["intermediate_size"]
-    final = "global_output_layer/transform/residual_block"
-    shapes = {
-        "hotpotqa": {
-            "supporting_facts_output_weights": (1, width),
-            "supporting_facts_output_bias": (1,),
-            "answer_type_output_weights": (3, width),
-            "answer_type_output_bias": (3,),
-            "answer_span_output_weights": (2, width),
-            "answer_span_output_bias": (2,),
-        },
-        "natural_questions": {
-            "cls/nq/long_output_weights": (4, width),
-            "cls/nq/long_output_bias": (4,),
-            "answer_type_output_weights": (5, width),
-            "answer_type_output_bias": (5,),
-        },
-        "openkp": openkp_shapes(width, looks),
-        "wikihop": {"output_weights": (1, width), "output_bias": (1,)},
-    }[task]
-    if task == "wikihop" and final_layer:
-        shapes |= {
-            f"{final}/dense_layers/layer_0/kernel": (width, inner),
-            f"{final}/dense_layers/layer_0/bias": (inner,),
-            f"{final}/dense_layers/layer_1/kernel": (inner, width),
-            f"{final}/dense_layers/layer_1/bias": (width,),
-            f"{final}/layer_norm/gamma": (width,),
-            f"{final}/layer_norm/beta": (width,),
-        }
-    rng = np.random.default_rng(0)
-    head = {k: rng.normal(size=v).astype(np.float32) for k, v in shapes.items()}
+    sizes = official["hidden_size"], official["intermediate_size"]
+    head = official_heads.drawn(official_heads.shapes(task, *sizes, **parts))
     monkeypatch.setattr(convert_sources, "TfCheckpoint", lambda place: variables | head)
     return f"--official={folder}", head
 
@@ -301,6 +249,7 @@ def with_head(monkeypatch, task, final_layer=True, looks=True):
         ("natural_questions", "head/answer_span/kernel", "cls/nq/long_output_weights"),
         ("openkp", "head/ngram_3/kernel", "3gram_conv/kernel"),
         ("openkp", "visual/looks_out/kernel", "dense_feature_layer2/kernel"),
+        ("wikihop", "head/candidate/kernel", "output_weights"),
     ],
 )
 def test_the_head_of_a_fine_tuned_checkpoint_comes_too(
@@ -316,27 +265,21 @@ def test_the_head_of_a_fine_tuned_checkpoint_comes_too(
     np.testing.assert_array_equal(params[path], want)
 
 
-@pytest.mark.parametrize("looks", [True, False])
-def test_looks_are_there_if_the_checkpoint_sees_them(here, run, monkeypatch, looks):
-    official, _ = with_head(monkeypatch, "openkp", looks=looks)
-    code, _, err = run(official, "--out=model", "--head=openkp")
-    assert code == 0, err
-    params = native.load("model").params
-    assert set(params) == {"encoder", "head"} | ({"visual"} if looks else set())
-
-
-@pytest.mark.parametrize("final_layer", [True, False])
-def test_the_final_layer_is_there_if_the_checkpoint_has_it(
-    here, run, monkeypatch, final_layer
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+    "task, part, path",
+    [("openkp", "looks", "visual/"), ("wikihop", "final_layer", "head/mlp/")],
+)
+def test_a_part_is_there_if_the_checkpoint_has_it(
+    here, run, monkeypatch, task, part, path, there
 ):
-    official, head = with_head(monkeypatch, "wikihop", final_layer)
-    code, _, err = run(official, "--out=model", "--head=wikihop")
+    official, _ = with_head(monkeypatch, task, **{part: there})
+    code, _, err = run(official, "--out=model", f"--head={task}")
     assert code == 0, err
-    params = native.load("model").params["head"]
-    assert ("mlp" in params) == final_layer
-    np.testing.assert_array_equal(
-        params["candidate"]["kernel"], head["output_weights"].T
-    )
+    params = flatten(native.load("model").params)
+    assert any(name.startswith(path) for name in params) == there
+    parts = {name.partition("/")[0] for name in params}
+    assert parts - {"visual"} == {"encoder", "head"}
 
 
 def test_a_head_that_the_checkpoint_does_not_have_is_refused(here, run, monkeypatch):

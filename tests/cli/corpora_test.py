@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import time
 
 import limits
 import numpy as np
@@ -192,10 +191,8 @@ def test_a_run_that_is_killed_leaves_no_half_file(tmp_path):
             for _ in range(60):
                 file.write(json.dumps({"text": "word " * 20_000}) + "\n")
             file.flush()
-            end = time.monotonic() + limits.SECS
-            while not any(p.stat().st_size for p in folder.iterdir()):
-                assert time.monotonic() < end and program.poll() is None
-                time.sleep(0.01)
+            limits.wait_for(lambda: any(p.stat().st_size for p in folder.iterdir()))
+            assert program.poll() is None
             program.kill()
             program.wait(limits.SECS)
     finally:

@@ -2,15 +2,13 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
+from hf_models import TINY, folder_of, params_of
 
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
@@ -20,37 +18,15 @@ from etc_jax.models.encoder.config import (
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer.config import ReformerConfig
 
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 1,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 16,
-    "attention": "dense",
-}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmn"]
-
-
-def random_params(config):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32),
-        conversion.shapes(EncoderForMaskedLm(config)),
-    )
 
 
 @pytest.fixture
 def bert(tmp_path):
     """A folder of Hugging Face with a vocabulary."""
-    config = BertConfig(**SIZES)
-    files = {
-        "vocab.txt": "".join(f"{word}\n" for word in WORDS).encode(),
-        "tokenizer_config.json": b'{"do_lower_case": true, "model_max_length": 16}',
-    }
-    folder = tmp_path / "bert"
-    hugging_face.save(folder, random_params(config), config, files=files)
-    return folder
+    about = b'{"do_lower_case": true, "model_max_length": 16}'
+    files = {"tokenizer_config__json": about}
+    return folder_of(tmp_path / "bert", BertConfig(**TINY), WORDS, **files)
 
 
 def run(*args):
@@ -102,7 +78,7 @@ def test_a_bigbird_with_global_tokens_is_a_model_of_ours(bert, tmp_path, capsys)
     assert run(*args, "--block_size=4", f"--out={out}") == 0
     params, config = native.load(out)
     assert (config.num_globals, config.block_size) == (3, 4)
-    want = random_params(BertConfig(**SIZES))["mlm_dense"]["kernel"]
+    want = params_of(BertConfig(**TINY))["mlm_dense"]["kernel"]
     np.testing.assert_array_equal(params["mlm_dense"]["kernel"], want)
     capsys.readouterr()
     assert run(*args, "--format=hf", f"--out={tmp_path / 'theirs'}") == 2
@@ -139,8 +115,8 @@ def test_what_cannot_be_is_told_and_nothing_written(
 
 
 def test_other_sources_are_told(tmp_path, capsys):
-    config = RobertaConfig(**SIZES)
-    native.save(tmp_path / "ours", random_params(config), config, {})
+    config = RobertaConfig(**TINY)
+    native.save(tmp_path / "ours", params_of(config), config, {})
     args = (f"--out={tmp_path / 'long'}", "--to=longformer")
     assert run(f"--from={tmp_path / 'ours'}", *args, "--format=hf") == 2
     assert "is a model of etc_jax" in capsys.readouterr().err

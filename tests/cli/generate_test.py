@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_model import REFORMER_OF_BYTES as CONFIG
 
 from etc_jax import config as config_lib
 from etc_jax.cli import generate
@@ -19,26 +20,11 @@ from etc_jax.generation.text_codecs import ByteCodec
 from etc_jax.loading.writers import Reading, writer_of
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.reformer.body import ReformerLm
-from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.decoding import ReformerDecoder
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.errors import UserError
 from etc_jax.training.state import TrainState
 
-CONFIG = ReformerConfig(
-    vocab_size=256,
-    embed_dim=8,
-    num_layers=1,
-    pattern=("local",),
-    num_heads=2,
-    mlp_dim=8,
-    max_length=32,
-    axial_shape=None,
-    axial_dims=None,
-    local_chunk_length=8,
-    dropout_rate=0.0,
-    initializer_range=0.5,
-)
 STEP = 7
 
 

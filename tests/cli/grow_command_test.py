@@ -2,48 +2,25 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
+from hf_models import TINY, folder_of
 
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.models.reformer.config import ReformerConfig
 
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 1,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 16,
-    "attention": "dense",
-}
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklm", "q"]
-
-
-def random_params(config):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32),
-        conversion.shapes(EncoderForMaskedLm(config)),
-    )
 
 
 @pytest.fixture
 def bert(tmp_path):
     """A folder of Hugging Face with a vocabulary."""
-    config = BertConfig(**SIZES)
-    files = {"vocab.txt": "".join(f"{word}\n" for word in WORDS).encode()}
-    folder = tmp_path / "bert"
-    hugging_face.save(folder, random_params(config), config, files=files)
-    return folder
+    return folder_of(tmp_path / "bert", BertConfig(**TINY), WORDS)
 
 
 def table_of(params):
@@ -138,11 +115,8 @@ def test_rows_after_the_vocabulary_are_taken_first(bert, tmp_path, capsys):
 
 
 def test_an_id_without_a_row_gets_one(bert, tmp_path, capsys):
-    config = BertConfig(**SIZES | {"vocab_size": 18})
-    files = {"vocab.txt": "".join(f"{word}\n" for word in [*WORDS[:-1], "[unused1]"])}
-    files = {name: text.encode() for name, text in files.items()}
-    small = tmp_path / "small"
-    hugging_face.save(small, random_params(config), config, files=files)
+    config = BertConfig(**TINY | {"vocab_size": 18})
+    small = folder_of(tmp_path / "small", config, [*WORDS[:-1], "[unused1]"])
     assert run(f"--from={small}", f"--out={tmp_path / 'more'}") == 0
     assert "18 rows became 19" in capsys.readouterr().out
     assert len(table_of(native.load(tmp_path / "more").params)) == 19

@@ -1,8 +1,8 @@
 """The picture of an input: what is drawn, what is printed, what is refused."""
 
-import builtins
 import gzip
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -154,14 +154,7 @@ def test_too_many_tokens_to_draw_are_refused():
 
 
 def test_missing_matplotlib_names_the_extra(monkeypatch):
-    real = builtins.__import__
-
-    def block(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", block)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"etc_jax\[plot\]"):
         drawing.draw(small(), Rules(radius=1), ["a"] * 3, ["g"] * 2, "never.png")
 

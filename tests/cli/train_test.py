@@ -158,7 +158,10 @@ def test_a_config_that_lacks_something_is_printed_all_the_same():
     "argument, message",
     [
         ("--config.train.seed=-1", "train.seed: is -1; expected a whole number from 0"),
-        ("--config.train.sed=1", "no field 'train.sed'; did you mean 'seed'?"),
+        (
+            "--config.train.sed=1",
+            "etc-jax train: --config: no field 'train.sed'; did you mean 'seed'?",
+        ),
         ("--config=nowhere.py", "nowhere.py"),
         ("--nonsense=1", "there is no flag --nonsense; see etc-jax train --help"),
         ("--work_dir=x", "there is no flag --work_dir; did you mean '--workdir'?"),
@@ -176,6 +179,9 @@ def test_errors_on_the_command_line_are_2_without_a_traceback(
     assert got.returncode == 2
     assert message in got.stderr
     assert "Traceback" not in got.stderr
+    assert not (tmp_path / "run").exists()
+    if "sed=" in argument:
+        assert got.stderr.count("\n") == 1
 
 
 def test_a_dry_run_from_the_command_line_needs_no_workdir(tmp_path):

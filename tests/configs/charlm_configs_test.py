@@ -3,24 +3,21 @@
 import dataclasses
 import itertools
 
+import every_config_test
 import jax
 import numpy as np
 import pytest
 
 from etc_jax import config as config_lib
-from etc_jax.configs.longformer import longformer_charlm
 from etc_jax.models.encoder.lm import EncoderForCausalLm
 
 STAGES = tuple(f"stage{number}" for number in range(1, 6))
 WINDOWS = ("", "fixed_window", "decreasing_window")
 
 
-def load(*names, init_from="runs/before"):
-    values = longformer_charlm.get_config(",".join(filter(None, names)))
-    values.data.paths = ("enwik8",)
-    if values.checkpoint.init_from_only:
-        values.checkpoint.init_from = init_from
-    return config_lib.from_config_dict(values)
+def load(*names, **changes):
+    arg = ",".join(filter(None, names))
+    return every_config_test.load("longformer_charlm", arg, **changes)
 
 
 def seen(config):
@@ -89,7 +86,7 @@ def test_stages_double_windows_and_halve_the_learning_rate():
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_a_stage_needs_the_one_before(stage):
     with pytest.raises(config_lib.ConfigError, match="init_from is not; name the"):
-        load(stage, init_from=None)
+        load(stage, **{"checkpoint.init_from": None})
 
 
 @pytest.mark.parametrize("size", ["stage3", "short"])

@@ -54,7 +54,8 @@ def cases():
             yield from ((name, variant) for variant in variants(name))
 
 
-def load(name, arg):
+def load(name, arg="", **changes):
+    """A config with what it needs besides; changes as "data.long_length"."""
     values = module(name).get_config(TOGETHER.get((name, arg), arg))
     source = values.data.source
     if source in ("jsonl", "bytes"):
@@ -69,6 +70,7 @@ def load(name, arg):
         values.checkpoint.init_from = "models/before"
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
+    values.update_from_flattened_dict(changes)
     return config_lib.from_config_dict(values)
 
 

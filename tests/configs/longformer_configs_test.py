@@ -4,25 +4,10 @@ import inspect
 
 import jax
 import pytest
-from every_config_test import parameters_of
+from every_config_test import load, module, parameters_of
 
-from etc_jax import config as config_lib
-from etc_jax.cli import flag as config_flag
 from etc_jax.tasks.hotpotqa import sequence_inputs as hotpotqa_sequence
 from etc_jax.tasks.wikihop import sequence_inputs as wikihop_sequence
-
-
-def values_of(name, arg):
-    module = config_flag.module_of(name)
-    return module.get_config(arg)
-
-
-def load(name, arg):
-    values = values_of(name, arg)
-    values.data.update(paths=("train",), validation_paths=("dev",))
-    if values.checkpoint.init_from_only:
-        values.checkpoint.init_from = "models/longformer"
-    return config_lib.from_config_dict(values)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +64,16 @@ def test_the_vocabulary_has_room_for_the_tokens_of_the_task():
         ("longformer_hotpotqa", hotpotqa_sequence.TOKENS),
         ("longformer_wikihop", wikihop_sequence.TOKENS),
     ):
-        text = inspect.getsource(config_flag.module_of(name))
+        text = inspect.getsource(module(name))
         assert f"--tokens='{','.join(tokens)}'" in text
-        assert load(name, "").model.vocab_size == 50_265 + len(tokens)
+        assert load(name).model.vocab_size == 50_265 + len(tokens)
         # The model that the vocabulary is of can be started from.
-        other = values_of("longformer_mlm", "short").model
+        other = module("longformer_mlm").get_config("short").model
         other.update(vocab_size=other.vocab_size + len(tokens), logits_chunk_length=0)
-        assert values_of(name, "short").model.to_dict() == other.to_dict()
+        assert module(name).get_config("short").model.to_dict() == other.to_dict()
 
 
 def test_the_number_of_inputs_decides_the_steps():
-    assert load("longformer_wikihop", "").train.num_steps == 20_502
+    assert load("longformer_wikihop").train.num_steps == 20_502
     config = load("longformer_wikihop", "windows=64000")
     assert config.train.num_steps == 30_000

@@ -3,18 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from every_config_test import parameters_of
+from every_config_test import load, parameters_of
 
-from etc_jax import config as config_lib
 from etc_jax.base import registry
-from etc_jax.cli import flag as config_flag
-
-
-def load(arg="", name="reformer_mlm", **data):
-    module = config_flag.module_of(name)
-    values = module.get_config(arg)
-    values.data.update(data)
-    return config_lib.from_config_dict(values)
 
 
 @pytest.fixture
@@ -28,7 +19,7 @@ def some_bytes(tmp_path):
 @pytest.mark.parametrize("text", [False, True])
 def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, text):
     arg = ",".join(filter(None, [size, "text" * text]))
-    config = load(arg) if text else load(arg, paths=("x",))
+    config = load("reformer_mlm", arg)
     model = config.model
     assert not model.causal and model.local_chunks_after == 1
     assert (
@@ -42,7 +33,7 @@ def test_variants_see_both_sides_of_sequences_as_long_as_their_positions(size, t
     "name, arg", [("reformer_mlm", "short"), ("longformer_mlm", "short,bytes")]
 )
 def test_the_short_one_is_small_and_its_batches_fit(name, arg, some_bytes):
-    config = load(arg, name, paths=some_bytes)
+    config = load(name, arg, **{"data.paths": some_bytes})
     job = registry.lookup("objective", config.objective.name)(config, None)
     batch = job.train_batch(0, np.arange(config.train.batch_size))
     assert job.check_batch(batch) == []
@@ -52,26 +43,26 @@ def test_the_short_one_is_small_and_its_batches_fit(name, arg, some_bytes):
 
 
 def test_the_whole_one_is_as_large_as_the_language_model():
-    config = load(paths=("x",))
+    config = load("reformer_mlm")
     assert (config.model.num_layers, config.model.embed_dim) == (12, 768)
     assert config.model.max_length == 65536
 
 
 def test_a_wrong_variant_is_named():
     with pytest.raises(ValueError, match="no variant 'shirt'.*'short'"):
-        load("shirt")
+        load("reformer_mlm", "shirt")
 
 
 @pytest.mark.parametrize("arg", ["", "bytes", "short", "short,bytes"])
 def test_variants_of_longformer_fit_together(arg):
-    config = load(arg, "longformer_mlm", paths=("x",) if "bytes" in arg else ())
+    config = load("longformer_mlm", arg)
     assert config.data.input_length == config.model.max_length
     assert config.data.vocab_size == config.model.vocab_size
 
 
 def test_the_whole_longformer_has_as_many_parameters_as_the_released_one():
     """As many as transformers' LongformerForMaskedLM of its sizes."""
-    config = load("", "longformer_mlm")
+    config = load("longformer_mlm")
     shapes = parameters_of(config)
     total = sum(x.size for x in jax.tree.leaves(shapes))
     assert total == 148_711_257

@@ -1,10 +1,12 @@
 """What configs take from papers and their code, typed again: changes are deliberate."""
 
+import jax
 import pytest
 from every_config_test import load, parameters_of
 
 from etc_jax.config import kinds as config_kinds
 from etc_jax.conversion.engine import flatten
+from etc_jax.sharding import MeshConfig, make_mesh, tree_shardings
 
 # Ainslie et al. 2020 (ETC): section 4.1 and appendix C, where not said otherwise.
 # (config, variants): peak, batch, steps, warm-up. Warm-up of pre-training: a choice.
@@ -14,7 +16,12 @@ ETC = {
     ("etc_base_pretrain", "8192"): (8**0.5 * 1e-3, 256, 63_000, 6_300),
     ("etc_large_pretrain", ""): (8**0.5 * 1e-3, 1024, 63_000, 6_300),
     ("etc_large_pretrain", "roberta_vocab"): (2e-3, 1024, 63_000, 6_300),
-    # Best large models: appendices C.1 to C.4; 10 % as in the official code.
+    # Best models: appendices C.1 to C.4; 10 % as in the official code.
+    ("etc_base_hotpotqa", ""): (5e-5, 64, 90_431 * 9 // 64, 1_271),
+    ("etc_base_nq", ""): (5e-5, 64, 307_373 * 3 // 64, 1_440),
+    ("bert_base_nq", ""): (5e-5, 64, 307_373 * 3 // 64, 1_440),
+    ("etc_base_wikihop", ""): (4e-5, 64, 43_738 * 15 // 64, 1_025),
+    ("etc_base_openkp", ""): (5e-5, 64, 133_374 * 2 // 64, 416),
     ("etc_large_hotpotqa", ""): (3e-5, 32, 90_431 * 5 // 32, 1_412),
     ("etc_large_nq", ""): (3e-5, 64, 307_373 * 2 // 64, 960),
     ("etc_large_wikihop", ""): (5e-5, 64, 43_738 * 10 // 64, 683),
@@ -66,6 +73,35 @@ def test_rate_batch_steps_and_warm_up(key):
         steps,
         warmup,
     )
+
+
+# Parameters of encoders, which the papers count.
+BASE, SHARED, LARGE = 165_825_024, 109_128_192, 557_969_408
+ENCODERS = {
+    ("etc_base_pretrain", ""): BASE,
+    ("etc_base_pretrain", "shared"): SHARED,
+    ("etc_base_pretrain", "2x_vocab"): BASE + 599_040,
+    ("etc_large_pretrain", "roberta_vocab"): LARGE,
+    ("etc_base_hotpotqa", ""): BASE,
+    ("etc_base_wikihop", "shared"): SHARED,
+    ("etc_large_hotpotqa", ""): LARGE,
+    ("etc_large_wikihop", ""): LARGE,
+    ("etc_base_nq", ""): BASE,
+    ("etc_base_nq", "2x_vocab"): BASE + 599_040,
+    ("etc_large_nq", ""): LARGE,
+    ("etc_base_openkp", "shared"): SHARED,
+    ("etc_large_openkp", ""): LARGE,
+    # By the projections, and rows of positions for long and global tokens; no labels:
+    # two tables of 32 x (12 heads x 64 and a bias each) in 12 layers.
+    ("bert_base_nq", ""): SHARED + 2 * 512 * 768 - 12 * 2 * 32 * (768 + 12),
+}
+
+
+@pytest.mark.parametrize("key", ENCODERS, ids="-".join)
+def test_encoders_are_those_of_the_paper(key):
+    shapes = parameters_of(load(*key))
+    assert sum(x.size for x in jax.tree.leaves(shapes["encoder"])) == ENCODERS[key]
+    tree_shardings(shapes, make_mesh(MeshConfig(data=8)))  # every path has a row
 
 
 def of(config, names):

@@ -3,97 +3,23 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
+from hf_models import PAIRS, params_of
+from random_params import assert_equal
 
-from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
 from etc_jax.conversion.families import (
     encoder_decoder as conversion,
     encoder_decoder_config,
 )
-from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.safetensors_io import write
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
-
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_heads": 3,
-    "num_layers": 4,
-    "num_decoder_layers": 2,
-    "mlp_dim": 10,
-    "max_length": 48,
-}
-OF_BART = {"num_decoder_heads": 2, "decoder_mlp_dim": 8}
-CONFIGS = {
-    "bart": BartConfig(**SIZES, **OF_BART, activation="relu", forced_bos_id=0),
-    "led": LedConfig(**SIZES, **OF_BART, attention_window=(4, 8)),
-    "t5": T5Config(**SIZES, head_dim=5),
-    "t5 v1.1": T5Config(
-        **SIZES,
-        head_dim=5,
-        gated=True,
-        activation="gelu",
-        tied_logits=False,
-        scaled_logits=False,
-    ),
-    "t5 tied and not scaled": T5Config(**SIZES, scaled_logits=False),
-    "longt5": LongT5Config(**SIZES, head_dim=5),
-    "longt5 local": LongT5Config(**SIZES, encoder_attention="local", radius=5),
-}
-
-
-def random_params(config, seed=0):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda x: rng.normal(0.2, 0.5, x.shape).astype(np.float32),
-        conversion.shapes(config),
-    )
-
-
-def equal(got, want):
-    assert jax.tree.structure(got) == jax.tree.structure(want)
-    jax.tree.map(np.testing.assert_array_equal, got, want)
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_weights_and_config_come_back_as_they_were(name, tmp_path):
-    config, params = CONFIGS[name], random_params(CONFIGS[name])
-    hugging_face.save(tmp_path / "model", params, config)
-    back = hugging_face.read(tmp_path / "model")
-    assert back.config == config
-    assert not back.report.missing and not back.report.unused
-    equal(back.params, params)
-    values = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert values["model_type"] == name.split()[0]
-    [architecture] = values["architectures"]
-    assert architecture.lower() == f"{name.split()[0]}forconditionalgeneration"
-
-
-def test_the_command_takes_them_there_and_back(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = CONFIGS["t5 v1.1"]
-    hugging_face.save("hf", random_params(config), config)
-    assert convert.main(["--hf=hf", "--out=ours"]) == 0
-    assert native.read_config("ours") == config
-    assert convert.main(["--to_hf=ours", "--out=back"]) == 0
-    for file in ("model.safetensors", "config.json"):
-        assert (tmp_path / "hf" / file).read_bytes() == (
-            tmp_path / "back" / file
-        ).read_bytes()
 
 
 def test_a_layer_of_a_run_goes_to_its_place():
-    config = CONFIGS["led"]
-    params = random_params(config)
+    config = PAIRS["led"]
+    params = params_of(config)
     exported = conversion.export_hf(params, config)
     run = params["encoder"]["stack"]["layers"]["period"]["layer_1"]
     name = "led.encoder.layers.3.self_attn.longformer_self_attn.key_global.weight"
@@ -110,8 +36,8 @@ def written(folder, weights, values):
 
 @pytest.mark.parametrize("name", ["bart", "led"])
 def test_a_body_alone_has_no_bias_of_logits(name, tmp_path):
-    config = CONFIGS[name]
-    params = random_params(config)
+    config = PAIRS[name]
+    params = params_of(config)
     weights = conversion.export_hf(params, config)
     del weights["final_logits_bias"]
     body = {key.partition(".")[2]: x for key, x in weights.items()}
@@ -119,7 +45,7 @@ def test_a_body_alone_has_no_bias_of_logits(name, tmp_path):
     back = hugging_face.read(written(tmp_path / "model", body, values))
     assert back.report.missing == ("logits_bias",)
     params["logits_bias"] = np.zeros_like(params["logits_bias"])
-    equal(back.params, params)
+    assert_equal(back.params, params)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +53,8 @@ def test_a_body_alone_has_no_bias_of_logits(name, tmp_path):
     [("bart", "model."), ("led", "led."), ("t5", ""), ("t5 v1.1", ""), ("longt5", "")],
 )
 def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
-    config = CONFIGS[name]
-    params = random_params(config)
+    config = PAIRS[name]
+    params = params_of(config)
     weights = conversion.export_hf(params, config)
     table = weights.pop(f"{prefix}shared.weight")
     sides = [f"{prefix}{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
@@ -138,7 +64,7 @@ def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
     for there in (names, names[1:], *([one] for one in names)):
         found = weights | dict.fromkeys(there, table)
         assert conversion.refined(config, found) == config
-        equal(conversion.import_hf(found, config, params)[0], params)
+        assert_equal(conversion.import_hf(found, config, params)[0], params)
     differs = weights | dict.fromkeys(names[1:], table) | {sides[1]: table + 1}
     with pytest.raises(ValueError, match=f"{sides[1]} differs from {sides[0]}, but"):
         conversion.import_hf(differs, config, params)
@@ -147,8 +73,8 @@ def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
 
 
 def test_a_matrix_of_logits_is_one_if_it_is_there_and_differs():
-    config = CONFIGS["t5"]
-    weights = conversion.export_hf(random_params(config), config)
+    config = PAIRS["t5"]
+    weights = conversion.export_hf(params_of(config), config)
     assert conversion.refined(config, weights).tied_logits
     weights["lm_head.weight"] = weights["shared.weight"]
     assert conversion.refined(config, weights).tied_logits
@@ -178,8 +104,8 @@ def test_what_the_file_says_of_tying_is_the_scale_of_the_logits(values, scaled):
 
 
 def test_missing_and_extra_tensors_are_listed():
-    config = CONFIGS["longt5"]
-    params = random_params(config)
+    config = PAIRS["longt5"]
+    params = params_of(config)
     weights = conversion.export_hf(params, config)
     del weights["decoder.final_layer_norm.weight"]
     weights["decoder.block.2.layer.1.EncDecAttention.q.weight"] = np.ones((15, 12))
@@ -207,8 +133,8 @@ def test_missing_and_extra_tensors_are_listed():
     ],
 )
 def test_another_size_than_the_weights_have_is_named(name, change, message, tmp_path):
-    config = CONFIGS[name]
-    params = random_params(config)
+    config = PAIRS[name]
+    params = params_of(config)
     values = conversion.values_to_hf(params, config) | change
     weights = conversion.export_hf(params, config)
     with pytest.raises(ValueError, match=message):
@@ -216,7 +142,7 @@ def test_another_size_than_the_weights_have_is_named(name, change, message, tmp_
 
 
 def test_targets_end_with_the_first_of_several_ends():
-    values = encoder_decoder_config.config_to_hf(CONFIGS["bart"])
+    values = encoder_decoder_config.config_to_hf(PAIRS["bart"])
     values |= {"eos_token_id": [4, 2], "forced_eos_token_id": [2]}
     config = encoder_decoder_config.config_from_hf(values)
     assert (config.eos_id, config.forced_eos_id) == (4, 2)
@@ -231,9 +157,9 @@ def test_targets_end_with_the_first_of_several_ends():
     ],
 )
 def test_what_only_training_uses_does_not_stop_a_reading(name, change, fields):
-    values = encoder_decoder_config.config_to_hf(CONFIGS[name]) | change
+    values = encoder_decoder_config.config_to_hf(PAIRS[name]) | change
     config = encoder_decoder_config.config_from_hf(values)
-    assert config == dataclasses.replace(CONFIGS[name], **fields)
+    assert config == dataclasses.replace(PAIRS[name], **fields)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +190,7 @@ def test_what_only_training_uses_does_not_stop_a_reading(name, change, fields):
     ],
 )
 def test_configs_without_a_counterpart_are_refused(name, change, message):
-    values = encoder_decoder_config.config_to_hf(CONFIGS[name]) | change
+    values = encoder_decoder_config.config_to_hf(PAIRS[name]) | change
     with pytest.raises(ValueError, match=message):
         encoder_decoder_config.config_from_hf(values)
 
@@ -282,6 +208,6 @@ def test_configs_without_a_counterpart_are_refused(name, change, message):
     ],
 )
 def test_what_transformers_does_not_have_is_not_written(name, change, message):
-    config = dataclasses.replace(CONFIGS[name], **change)
+    config = dataclasses.replace(PAIRS[name], **change)
     with pytest.raises(ValueError, match=message):
         encoder_decoder_config.config_to_hf(config)

@@ -1,13 +1,11 @@
 """Encoders to transformers and back; the same figures there."""
 
 import dataclasses
-import functools
-import json
 
 import jax
 import numpy as np
 import pytest
-from random_params import drawn
+from hf_models import ENCODERS, params_of
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
@@ -15,57 +13,14 @@ from etc_jax.conversion.families import encoder as conversion, encoder_config
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import (
-    BertConfig,
     BigBirdConfig,
     LongformerConfig,
-    RobertaConfig,
 )
-
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 4,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 48,
-}
-CONFIGS = {
-    "bert": BertConfig(**SIZES, activation="relu"),
-    "roberta": RobertaConfig(**SIZES, num_types=2),
-    "longformer": LongformerConfig(**SIZES, attention_window=(4, 8)),
-    "longformer of one window": LongformerConfig(**SIZES, attention_window=(8,)),
-    "big_bird": BigBirdConfig(**SIZES, block_size=4, num_random_blocks=1),
-    "big_bird of all": BigBirdConfig(
-        **SIZES, pattern="full", rescale_embeddings=True, projection_bias=False
-    ),
-}
-
-
-@functools.cache
-def shapes_of(config):
-    return conversion.shapes(EncoderForMaskedLm(config))
-
-
-def random_params(config):
-    return drawn(shapes_of(config), spread=0.5, center=0.2, scale=0.2)
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_weights_and_config_come_back_as_they_were(name, tmp_path):
-    config, params = CONFIGS[name], random_params(CONFIGS[name])
-    hugging_face.save(tmp_path / "model", params, config)
-    back = hugging_face.read(tmp_path / "model")
-    assert back.config == config
-    assert not back.report.missing and not back.report.unused
-    assert jax.tree.structure(back.params) == jax.tree.structure(params)
-    jax.tree.map(np.testing.assert_array_equal, back.params, params)
-    values = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert values["model_type"] == name.split()[0]
 
 
 def test_a_layer_of_a_run_goes_to_its_place():
-    config = CONFIGS["longformer"]
-    params = random_params(config)
+    config = ENCODERS["longformer"]
+    params = params_of(config)
     exported = conversion.export_hf(params, config)
     run = params["encoder"]["stack"]["layers"]["period"]["layer_1"]
     got = exported["longformer.encoder.layer.3.attention.self.key_global.weight"]
@@ -74,8 +29,8 @@ def test_a_layer_of_a_run_goes_to_its_place():
 
 
 def test_names_of_allenai_are_known():
-    config = CONFIGS["longformer"]
-    params = random_params(config)
+    config = ENCODERS["longformer"]
+    params = params_of(config)
     exported = {
         name.replace("longformer.", "roberta."): array
         for name, array in conversion.export_hf(params, config).items()
@@ -85,8 +40,8 @@ def test_names_of_allenai_are_known():
 
 
 def test_the_output_layer_is_the_token_table_and_no_other():
-    config = CONFIGS["bert"]
-    params = random_params(config)
+    config = ENCODERS["bert"]
+    params = params_of(config)
     exported = conversion.export_hf(params, config)
     first = "bert.embeddings.word_embeddings.weight"
     table = exported[first]
@@ -101,8 +56,8 @@ def test_the_output_layer_is_the_token_table_and_no_other():
 
 
 def test_missing_and_extra_tensors_are_listed():
-    config = CONFIGS["roberta"]
-    params = random_params(config)
+    config = ENCODERS["roberta"]
+    params = params_of(config)
     exported = conversion.export_hf(params, config)
     del exported["lm_head.bias"]
     exported["roberta.encoder.layer.4.output.dense.bias"] = np.zeros(12, np.float32)
@@ -135,34 +90,28 @@ def test_missing_and_extra_tensors_are_listed():
     ],
 )
 def test_configs_without_a_counterpart_are_refused(change, message):
-    values = encoder_config.config_to_hf(CONFIGS["longformer"]) | change
+    values = encoder_config.config_to_hf(ENCODERS["longformer"]) | change
     with pytest.raises(ValueError, match=message):
         encoder_config.config_from_hf(values)
 
 
-def test_what_transformers_cannot_compute_is_not_written():
-    config = dataclasses.replace(CONFIGS["longformer"], causal=True)
-    with pytest.raises(ValueError, match="causal or dilated"):
-        encoder_config.config_to_hf(config)
-
-
 def test_global_tokens_in_front_of_blocks_are_not_written(tmp_path):
-    config = dataclasses.replace(CONFIGS["big_bird"], num_globals=5)
+    config = dataclasses.replace(ENCODERS["big_bird"], num_globals=5)
     folder = tmp_path / "model"
     with pytest.raises(ValueError, match="num_globals is 5, but transformers' BigBird"):
-        hugging_face.save(folder, random_params(config), config)
+        hugging_face.save(folder, params_of(config), config)
     assert not folder.exists()
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("length, padding", [(1, 0), (7, 0), (21, 6), (48, 0)])
 @pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ENCODERS)
 def test_transformers_computes_the_same(name, length, padding, left, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    config = CONFIGS[name]
-    params = random_params(config)
+    config = ENCODERS[name]
+    params = params_of(config)
     hugging_face.save(tmp_path / "model", params, config)
     [class_name] = conversion.values_to_hf(params, config)["architectures"]
     theirs = getattr(transformers, class_name).from_pretrained(tmp_path / "model")

@@ -3,74 +3,78 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import official_heads
 import pytest
 
 from etc_jax.base import registry
 from etc_jax.base.types import Rows
 from etc_jax.config.kinds import section_of
 from etc_jax.conversion.engine import export_params, flatten, import_params
-from etc_jax.conversion.families import etc_heads
+from etc_jax.conversion.families import etc_heads, etc_openkp
 from etc_jax.conversion.families.etc_official import import_official, official_names
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
+from etc_jax.models.ngram_head import NgramHead
+from etc_jax.models.openkp import EtcForKeyphrases, VisualEmbedding
 from etc_jax.objectives.learners import finetuning
+from etc_jax.ops.visual import Visual
+from etc_jax.structure import Structure
 
 CONFIG = EtcConfig(embed_dim=4, num_heads=2, mlp_dim=6)
+IDS = jnp.zeros((1, 2), jnp.int32)
 ROWS = Rows(jnp.zeros((1, 3, 4)), jnp.zeros((1, 2, 4)))
-
-# Official variable -> shape, as the released code makes them.
-LINEAR = {
-    "supporting_facts_output": 1,
-    "answer_type_output": 3,
-    "answer_span_output": 2,
-}
-FINAL = "global_output_layer/transform/residual_block"
-HEADS = {
-    "hotpotqa": (
-        HotpotqaHead(CONFIG),
-        etc_heads.HOTPOTQA,
-        {f"{name}_weights": (n, 4) for name, n in LINEAR.items()}
-        | {f"{name}_bias": (n,) for name, n in LINEAR.items()},
-    ),
-    "natural questions": (
+LOOK = Visual(IDS, IDS, IDS, jnp.zeros((1, 2, 8)))
+# What of a model is beside the encoder: module, inputs, rows, official variables.
+PARTS = {
+    "hotpotqa": (HotpotqaHead(CONFIG), (ROWS,), etc_heads.HOTPOTQA),
+    "natural_questions": (
         NaturalQuestionsHead(CONFIG),
+        (ROWS,),
         etc_heads.NATURAL_QUESTIONS,
-        {
-            "cls/nq/long_output_weights": (4, 4),
-            "cls/nq/long_output_bias": (4,),
-            "answer_type_output_weights": (5, 4),
-            "answer_type_output_bias": (5,),
-        },
     ),
-    "candidates": (
-        CandidateHead(CONFIG),
-        etc_heads.CANDIDATES,
-        {
-            "output_weights": (1, 4),
-            "output_bias": (1,),
-            f"{FINAL}/dense_layers/layer_0/kernel": (4, 6),
-            f"{FINAL}/dense_layers/layer_0/bias": (6,),
-            f"{FINAL}/dense_layers/layer_1/kernel": (6, 4),
-            f"{FINAL}/dense_layers/layer_1/bias": (4,),
-            f"{FINAL}/layer_norm/gamma": (4,),
-            f"{FINAL}/layer_norm/beta": (4,),
-        },
+    "wikihop": (CandidateHead(CONFIG), (ROWS,), etc_heads.CANDIDATES),
+}
+PARTS = {
+    name: (*part, official_heads.shapes(name, 4, 6)) for name, part in PARTS.items()
+} | {
+    "openkp": (
+        NgramHead(CONFIG),
+        (jnp.zeros((1, 2, 4)), IDS),
+        etc_openkp.HEAD,
+        official_heads.ngrams(4),
+    ),
+    "visual": (
+        VisualEmbedding(CONFIG),
+        (LOOK,),
+        etc_openkp.VISUAL,
+        official_heads.visual(4),
     ),
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", PARTS)
 def test_official_variables_come_in_and_out_unchanged(name):
-    head, table, shapes = HEADS[name]
-    rng = np.random.default_rng(0)
-    official = {k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()}
-    abstract = jax.eval_shape(head.init, jax.random.key(0), ROWS)["params"]
+    module, inputs, table, shapes = PARTS[name]
+    official = official_heads.drawn(shapes)
+    abstract = jax.eval_shape(module.init, jax.random.key(0), *inputs)["params"]
     params, report = import_params(table, official, abstract)
     assert not report.missing and not report.unused
     back = export_params(table, params)
     assert set(back) == set(official)
     for variable, value in official.items():
         np.testing.assert_array_equal(back[variable], value)
+
+
+def test_the_rows_of_openkp_are_those_of_all_but_the_encoder():
+    tokens = Rows(IDS, IDS)
+    structure = Structure(IDS, IDS, jnp.zeros((1, 2, 1), jnp.int16))
+    model = EtcForKeyphrases(dataclasses.replace(CONFIG, num_layers=1))
+    call = (tokens, structure, tokens, IDS, LOOK)
+    abstract = jax.eval_shape(model.init, jax.random.key(0), *call)["params"]
+    del abstract["encoder"]
+    official = official_heads.drawn(official_heads.shapes("openkp", 4, 6))
+    params, _ = import_params(etc_openkp.ROWS, official, abstract)
+    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, abstract)
 
 
 def checkpoint_of(task):

@@ -2,9 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
-from reformer_hf_test import CONFIG, random_params
+from hf_models import CONFIGS, PAIRS, REFORMER, folder_of, params_of
+from random_params import assert_equal
 from safetensors.numpy import load_file, save_file
 
 from etc_jax.cli import convert
@@ -17,23 +17,41 @@ from etc_jax.models.etc.config import EtcConfig
 def here(tmp_path, monkeypatch):
     """A folder with a Reformer of Hugging Face, to work in."""
     monkeypatch.chdir(tmp_path)
-    hugging_face.save("hf", random_params(CONFIG), CONFIG)
+    folder_of("hf", REFORMER)
     return tmp_path
 
 
-def test_there_and_back_no_bit_is_lost(here, capsys):
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weights_and_config_come_back_as_they_were(name, tmp_path):
+    config, params = CONFIGS[name], params_of(CONFIGS[name])
+    hugging_face.save(tmp_path / "model", params, config)
+    back = hugging_face.read(tmp_path / "model")
+    assert back.config == config
+    assert not back.report.missing and not back.report.unused
+    assert_equal(back.params, params)
+    values = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert values["model_type"] == name.split()[0]
+    [architecture] = values["architectures"]
+    assert architecture.lower().startswith(name.split()[0].replace("_", ""))
+    if name in PAIRS:
+        assert architecture.endswith("ForConditionalGeneration")
+
+
+@pytest.mark.parametrize("name", ["reformer", "t5 v1.1"])
+def test_there_and_back_no_bit_is_lost(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    config = CONFIGS[name]
+    folder_of("hf", config)
     assert convert.main(["--hf=hf", "--out=ours"]) == 0
-    assert native.read_config("ours") == CONFIG
+    assert native.read_config("ours") == config
     assert convert.main(["--to_hf=ours", "--out=back"]) == 0
     told = capsys.readouterr().out
-    assert "arrays of ReformerConfig" in told and told.endswith("\nwrote back\n")
-    before, after = (load_file(here / x / "model.safetensors") for x in ("hf", "back"))
-    assert before.keys() == after.keys()
-    for name, array in before.items():
-        np.testing.assert_array_equal(array, after[name])
-    configs = [(here / x / "config.json").read_text() for x in ("hf", "back")]
-    assert json.loads(configs[0]) == json.loads(configs[1])
-    assert sorted(x.name for x in here.iterdir()) == ["back", "hf", "ours"]
+    assert f"arrays of {type(config).__name__}" in told
+    assert told.endswith("\nwrote back\n")
+    for file in ("model.safetensors", "config.json"):
+        before, after = ((tmp_path / x / file).read_bytes() for x in ("hf", "back"))
+        assert before == after
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["back", "hf", "ours"]
 
 
 def test_what_cannot_be_read_is_named(here, capsys):
@@ -68,5 +86,5 @@ def test_a_model_without_a_counterpart_is_refused(here):
     with pytest.raises(ValueError, match="EtcConfig has no counterpart in transformer"):
         hugging_face.save("x", {}, EtcConfig())
     with pytest.raises(ValueError, match="hf is there and not empty"):
-        hugging_face.save("hf", {}, CONFIG)
+        hugging_face.save("hf", {}, REFORMER)
     assert not (here / "x").exists()

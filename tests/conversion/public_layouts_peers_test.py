@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import public_layouts
 import pytest
+from random_params import assert_equal
 
 import etc_jax
 from etc_jax.cli import convert
@@ -46,11 +47,6 @@ def _logits(model: etc_jax.LoadedModel, ids: np.ndarray) -> np.ndarray:
     return np.asarray(apply({"params": model.params}, tokens, tokens))[0]
 
 
-def _equal(got, want) -> None:
-    assert jax.tree.structure(got) == jax.tree.structure(want)
-    jax.tree.map(np.testing.assert_array_equal, got, want)
-
-
 def _close(got: np.ndarray, want: np.ndarray) -> None:
     scale = np.abs(want).max()
     assert scale > 0.1
@@ -80,13 +76,13 @@ def test_a_public_layout_is_read_and_written_as_transformers_has_it(build, tmp_p
     model = etc_jax.load(ours)
     if not of_fairseq:
         at_once = etc_jax.load(layout.source)
-        _equal(at_once.params, model.params)
+        assert_equal(at_once.params, model.params)
         assert at_once.tokenizer.fingerprint() == model.tokenizer.fingerprint()
     model.save_pretrained(tmp_path / "saved")
     for name in sorted(path.name for path in back.iterdir()):
         assert (back / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
     again = etc_jax.load(back)
-    _equal(again.params, model.params)
+    assert_equal(again.params, model.params)
     assert again.tokenizer.fingerprint() == model.tokenizer.fingerprint()
 
     # Texts are the same ids to all, in the folder that was written too.

@@ -1,71 +1,42 @@
 """Reformer to transformers and back; and the same figures there."""
 
 import dataclasses
-import json
 
 import jax
 import numpy as np
 import pytest
-import tiny_model
-from random_params import drawn
+from hf_models import REFORMER, REFORMERS, params_of
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import reformer as conversion
 from etc_jax.models.reformer.body import ReformerLm
 
-CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
-VARIANTS = {
-    "axial": CONFIG,
-    "absolute": dataclasses.replace(CONFIG, axial_shape=None, axial_dims=None),
-    "two factors": dataclasses.replace(CONFIG, num_buckets=(2, 4), causal=False),
-    "by length": dataclasses.replace(CONFIG, num_buckets=None, pattern=("lsh",)),
-}
-
-
-def random_params(config):
-    return drawn(conversion.shapes(config), spread=0.5, center=0.4, scale=0.4)
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_weights_and_config_come_back_as_they_were(name):
-    config = VARIANTS[name]
-    params = random_params(config)
-    exported = conversion.export_hf(params, config)
-    layers = {n.split(".")[3] for n in exported if ".layers." in n}
-    assert layers == {"0", "1", "2", "3"}
-    back, report = conversion.import_hf(exported, config, params)
-    assert not report.missing and not report.unused
-    assert jax.tree.structure(back) == jax.tree.structure(params)
-    jax.tree.map(np.testing.assert_array_equal, back, params)
-    values = json.loads(json.dumps(conversion.config_to_hf(config)))
-    assert conversion.config_from_hf(values) == config
-
 
 def test_a_layer_of_a_repeat_goes_to_its_place():
-    params = random_params(CONFIG)
-    exported = conversion.export_hf(params, CONFIG)
+    params = params_of(REFORMER)
+    exported = conversion.export_hf(params, REFORMER)
     kernel = params["encoder"]["stack"]["layers"]["lsh_1"]["f"]["attention"]["out"]
     got = exported["reformer.encoder.layers.3.attention.output.dense.weight"]
     np.testing.assert_array_equal(got, kernel["kernel"][1].reshape(10, 12).T)
 
 
 def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
-    params = random_params(CONFIG)
-    exported = conversion.weights_to_hf(params, CONFIG)
+    params = params_of(REFORMER)
+    exported = conversion.weights_to_hf(params, REFORMER)
     bias = exported["lm_head.decoder.bias"]
     np.testing.assert_array_equal(bias, exported["lm_head.bias"])
     # transformers 5.24 leaves the first at zero, and reads the other one.
     for first in (bias, 0 * bias):
         exported["lm_head.bias"] = first
-        back, _ = conversion.import_hf(exported, CONFIG, params)
+        back, _ = conversion.import_hf(exported, REFORMER, params)
         jax.tree.map(np.testing.assert_array_equal, back, params)
     del exported["lm_head.bias"]
-    back, _ = conversion.import_hf(exported, CONFIG, params)
+    back, _ = conversion.import_hf(exported, REFORMER, params)
     jax.tree.map(np.testing.assert_array_equal, back, params)
     exported["lm_head.bias"] = bias
     exported["lm_head.decoder.bias"] = exported["lm_head.bias"] + 1
     with pytest.raises(ValueError, match=r"lm_head.bias and lm_head.decoder.bias diff"):
-        conversion.import_hf(exported, CONFIG, params)
+        conversion.import_hf(exported, REFORMER, params)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +52,7 @@ def test_the_bias_of_the_logits_may_be_there_twice_if_it_is_one():
     ],
 )
 def test_configs_without_a_counterpart_are_refused(change, message):
-    values = conversion.config_to_hf(CONFIG) | change
+    values = conversion.config_to_hf(REFORMER) | change
     with pytest.raises(ValueError, match=message):
         conversion.config_from_hf(values)
 
@@ -96,7 +67,7 @@ def test_configs_without_a_counterpart_are_refused(change, message):
     ],
 )
 def test_what_only_training_uses_is_read_and_written(change, expected):
-    values = conversion.config_to_hf(CONFIG) | change
+    values = conversion.config_to_hf(REFORMER) | change
     config = conversion.config_from_hf(values)
     assert config.attention_dropout_rates == expected
     assert conversion.config_to_hf(config) == values
@@ -111,7 +82,7 @@ def test_what_only_training_uses_is_read_and_written(change, expected):
 )
 def test_an_input_is_as_long_as_positions_and_config_allow(shape, most, limit):
     change = {"axial_pos_shape": shape, "max_position_embeddings": most}
-    config = conversion.config_from_hf(conversion.config_to_hf(CONFIG) | change)
+    config = conversion.config_from_hf(conversion.config_to_hf(REFORMER) | change)
     assert config.input_limit == limit
     field, longest = limit
     model, params = ReformerLm(config), conversion.shapes(config)
@@ -120,7 +91,7 @@ def test_an_input_is_as_long_as_positions_and_config_allow(shape, most, limit):
         tokens = np.zeros((1, length), np.int32)
         return jax.eval_shape(lambda p: model.apply({"params": p}, tokens), params)
 
-    assert run(longest).shape == (1, longest, CONFIG.vocab_size)
+    assert run(longest).shape == (1, longest, REFORMER.vocab_size)
     message = f"{longest + 1} tokens, but {field} has positions for {longest}"
     with pytest.raises(ValueError, match=message):
         run(longest + 1)
@@ -129,23 +100,23 @@ def test_an_input_is_as_long_as_positions_and_config_allow(shape, most, limit):
 def test_three_axes_of_positions_are_not_written_for_transformers():
     shape = {"axial_shape": (4, 3, 4), "axial_dims": (4, 5, 3)}
     with pytest.raises(ValueError, match="positions of two axes alone"):
-        conversion.config_to_hf(dataclasses.replace(CONFIG, **shape))
+        conversion.config_to_hf(dataclasses.replace(REFORMER, **shape))
 
 
 def test_sinusoidal_positions_are_not_written_for_transformers():
     sines = {"positions": "sinusoidal", "axial_shape": None, "axial_dims": None}
     with pytest.raises(ValueError, match="model.positions is 'sinusoidal'; transform"):
-        conversion.config_to_hf(dataclasses.replace(CONFIG, **sines))
+        conversion.config_to_hf(dataclasses.replace(REFORMER, **sines))
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("length, padding", [(3, 0), (13, 0), (24, 5), (48, 0)])
-@pytest.mark.parametrize("name", ["axial", "two factors"])
+@pytest.mark.parametrize("name", ["reformer", "reformer of two factors"])
 def test_transformers_computes_the_same(name, length, padding, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    config = dataclasses.replace(VARIANTS[name], rounding="transformers", hash_seed=3)
-    params = random_params(config)
+    config = dataclasses.replace(REFORMERS[name], rounding="transformers", hash_seed=3)
+    params = params_of(config)
     params["logits"]["bias"] *= 0  # transformers 5 keeps it and does not add it
     hugging_face.save(tmp_path, params, config)
     [name] = conversion.config_to_hf(config)["architectures"]

@@ -8,6 +8,7 @@ import hub_samples  # noqa: E402
 import jax
 import numpy as np
 import pytest
+from peer_models import random_model
 
 import etc_jax
 from etc_jax.cli import generate
@@ -67,15 +68,8 @@ LAYOUTS = {
 @pytest.fixture(params=LAYOUTS)
 def folder(request, tmp_path):
     """A small random model as transformers saves it, with its tokenizer."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ReformerConfig(**LAYOUTS[request.param])
-    torch.manual_seed(0)
-    model = transformers.ReformerModelWithLMHead(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(0, 0.4)
-        model.lm_head.bias.zero_()  # that of lm_head.decoder is added
+    model = random_model("ReformerModelWithLMHead", 0.4, **LAYOUTS[request.param])
+    model.lm_head.bias.data.zero_()  # that of lm_head.decoder is added
     model.save_pretrained(tmp_path / "model")
     if request.param != "enwik8":
         made = hub_samples.spiece(tmp_path / "tokenizer", kind="bpe")

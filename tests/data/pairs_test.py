@@ -2,20 +2,18 @@
 
 import gzip
 import json
-import pickle
 
 import numpy as np
 import pytest
 from causal_pairs import PIECES, WORDS, write
 from hypothesis import given, settings, strategies as st
+from written_windows import write_windows
 
-from etc_jax.data import workers
 from etc_jax.data.input_files import VARIABLE
 from etc_jax.data.parts import cut_records
 from etc_jax.data.text.pairs import PairReader, cut_to, plan_rows
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
-from etc_jax.data.windows.cache import WindowCache
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets import pair_cache
 from etc_jax.datasets.pairs import Pair, PairOptions, encoded, read_complete
 from etc_jax.formats.text_to_text import whole_window
@@ -166,22 +164,6 @@ def equal(a, b):
     return a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a)
 
 
-def test_a_batch_is_a_function_of_the_step_and_of_its_rows(made):
-    _, cache = made
-    first, again = reader(cache), reader(WindowCache.open(cache.path))
-    seen = [first.batch_at(step) for step in range(9)]
-    assert equal(seen[7], again.batch_at(7))
-    assert not equal(seen[0], seen[1])
-    part = again.batch_at(5, slice(1, 3))
-    assert all((part[k] == seen[5][k][1:3]).all() for k in part)
-
-
-def test_a_worker_process_gets_the_same_reader(made, tmp_path):
-    given = reader(made[1])
-    again = pickle.loads(workers.dumps(given, tmp_path))
-    assert equal(again.batch_at(4), given.batch_at(4))
-
-
 def test_an_epoch_has_every_row_once_and_the_next_one_another_order(made):
     _, cache = made
     given = reader(cache, rows=1)
@@ -199,8 +181,6 @@ def test_an_evaluation_ends_with_padding(made):
     last = given.batch_at(given.steps_per_epoch - 1)
     beyond = given.steps_per_epoch * 3 - given.num_examples
     assert beyond and not last["input_example_ids"][-beyond:].any()
-    with pytest.raises(IndexError, match=r"expected 0\.\."):
-        given.batch_at(given.steps_per_epoch)
 
 
 # --- files ----------------------------------------------------------------------------

@@ -7,11 +7,12 @@ import types
 import numpy as np
 import pytest
 from window_samples import make_tokenizer
+from written_windows import write_windows
 
 from etc_jax.data.schema import Field, Placed, Schema, arrays_of, at, flat, stacked
 from etc_jax.data.windows.cache import WindowReader
 from etc_jax.data.windows.window import Window
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.formats import sequence, structured, text_to_text
 from etc_jax.structure import Structure
 

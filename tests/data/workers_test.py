@@ -11,13 +11,13 @@ import time
 
 import limits
 import numpy as np
+import programs
 import pytest
-from toy_text import assert_equal, ids_of, make_cache, make_plan, make_reader
+from random_params import assert_equal
+from toy_text import make_cache, make_plan, make_reader
 
 from etc_jax.data import workers
-from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes
-from etc_jax.data.pretraining.readers import MixtureReader
 from etc_jax.data.workers import WorkerReader, dumps
 
 SIZES = PretrainingSizes(256, 40, 64, 64, 8)
@@ -59,10 +59,7 @@ def test_steps_ahead_are_built_meanwhile(reader, two_workers):
     two_workers.batch_at(20)
     steps = [step for step, _ in two_workers._pending]
     assert steps == [21, 22, 23, 24]
-    deadline = time.monotonic() + limits.SECS
-    while not all(future.done() for _, future in two_workers._pending):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    limits.wait_for(lambda: all(x.done() for _, x in two_workers._pending))
 
 
 def test_an_error_is_raised_at_its_step_and_not_before(reader):
@@ -122,14 +119,6 @@ if __name__ == "__main__":
 """
 
 
-def _alive(process: int) -> bool:
-    try:
-        state = pathlib.Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return state.rpartition(")")[2].split()[0] != "Z"
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("end", ["wait", "go"])
 def test_workers_end_with_a_parent_that_never_closed_them(tmp_path, end):
@@ -146,16 +135,13 @@ def test_workers_end_with_a_parent_that_never_closed_them(tmp_path, end):
     ) as parent:
         worker = int(parent.stdout.readline())
         if end == "wait":
-            assert _alive(worker)
+            assert programs.is_running(worker)
             parent.kill()
         else:
             assert parent.wait(timeout=limits.SECS) == 0
             assert parent.stderr.read() == ""
             assert not list(tmp_path.glob("etc_jax-workers-*"))
-    deadline = time.monotonic() + limits.SECS
-    while _alive(worker):
-        assert time.monotonic() < deadline, "the worker outlived its parent"
-        time.sleep(0.05)
+    limits.wait_for(lambda: not programs.is_running(worker))
 
 
 def test_large_arrays_travel_as_files(reader, tmp_path, monkeypatch):
@@ -184,20 +170,6 @@ def test_a_part_of_a_mapped_array_is_that_part(tmp_path, monkeypatch):
             got = pickle.loads(dumps(part, tmp_path))
             np.testing.assert_array_equal(got, part)
             assert got.dtype == part.dtype
-
-
-def test_a_mixture_can_be_sent_to_workers(reader, tmp_path):
-    source = reader._sources[0]
-    mixed = MixtureReader(
-        [(source.cache, source.plan)] * 2,
-        Mixture([1.0, 2.0], seed=1),
-        ids_of(source.cache),
-        SIZES,
-        batch_size=4,
-        seed=0,
-    )
-    again = pickle.loads(dumps(mixed, tmp_path))
-    assert_equal(again.batch_at(300), mixed.batch_at(300))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from causal_pairs import PIECES
 from random_params import random_params
+from tiny_model import REFORMER_OF_BYTES
 
 import etc_jax
 from etc_jax.cli import convert, generate
@@ -24,7 +25,6 @@ from etc_jax.generation.loop import Options
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import BartConfig, LedConfig, T5Config
 from etc_jax.models.reformer.body import ReformerLm
-from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 from etc_jax.models.sled.config import SledConfig
 
@@ -399,19 +399,8 @@ def test_a_model_without_its_tokenizer_is_refused(ask, tmp_path):
 
 
 def test_a_language_model_takes_no_prefix(ask, tmp_path):
-    config = ReformerConfig(
-        vocab_size=256,
-        embed_dim=8,
-        num_layers=1,
-        pattern=("local",),
-        num_heads=2,
-        mlp_dim=8,
-        max_length=32,
-        axial_shape=None,
-        axial_dims=None,
-    )
-    params = random_params(ReformerLm(config).init, np.ones((1, 4), np.int32))
-    native.save(tmp_path / "lm", params, config, {"made_from": {}})
+    params = random_params(ReformerLm(REFORMER_OF_BYTES).init, np.ones((1, 4), int))
+    native.save(tmp_path / "lm", params, REFORMER_OF_BYTES, {"made_from": {}})
     for flag in ("--prefix=a", "--global_tokens=1"):
         code, _, err = ask(tmp_path / "lm", "--prompt=red", flag)
         told = f"is a language model, which does not take {flag.partition('=')[0]}"

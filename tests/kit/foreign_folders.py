@@ -8,13 +8,10 @@ import pathlib
 import struct
 import tempfile
 
-import hub_samples  # noqa: E402
-import jax
-import numpy as np
+import hub_samples
+from hf_models import params_of
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder, encoder_decoder, reformer
-from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import (
     BertConfig,
     BigBirdConfig,
@@ -23,7 +20,6 @@ from etc_jax.models.encoder.config import (
 )
 from etc_jax.models.encoder_decoder.config import (
     BartConfig,
-    EncoderDecoderConfig,
     LedConfig,
     LongT5Config,
     T5Config,
@@ -79,22 +75,12 @@ def files_of(family: str, other: bool) -> dict[str, bytes]:
     """{name: content} of a model with a tokenizer."""
     config, tokenizer = FAMILIES[family]
     tokenizer = _OTHERS.get(family, tokenizer) if other else tokenizer
-    if isinstance(config, ReformerConfig):
-        abstract = reformer.shapes(config)
-    elif isinstance(config, EncoderDecoderConfig):
-        abstract = encoder_decoder.shapes(config)
-    else:
-        abstract = encoder.shapes(EncoderForMaskedLm(config))
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32), abstract
-    )
     with tempfile.TemporaryDirectory() as place:
         folder = hub_samples.FOLDERS[tokenizer](pathlib.Path(place) / "tokenizer")
         files = {p.name: p.read_bytes() for p in folder.iterdir()}
         del files["config.json"]
         model = pathlib.Path(place) / "model"
-        hugging_face.save(model, params, config, files=files)
+        hugging_face.save(model, params_of(config), config, files=files)
         return {p.name: p.read_bytes() for p in sorted(model.iterdir())}
 
 

@@ -124,6 +124,15 @@ def run(*command: str, **options) -> subprocess.CompletedProcess:
         )
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process is there and is no zombie; of Linux."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except FileNotFoundError:
+        return False
+    return state.split()[0] != "Z"
+
+
 def _main(command, outputs, environ, cwd, text) -> None:
     """The program itself, in its process."""
     os.environ.clear()

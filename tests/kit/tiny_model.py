@@ -45,6 +45,21 @@ REFORMER_OF_ODD_WIDTHS = dataclasses.replace(
     dropout_rate=0.1,
     initializer_range=0.4,
 )
+# A language model of bytes.
+REFORMER_OF_BYTES = ReformerConfig(
+    vocab_size=256,
+    embed_dim=8,
+    num_layers=1,
+    pattern=("local",),
+    num_heads=2,
+    mlp_dim=8,
+    max_length=32,
+    axial_shape=None,
+    axial_dims=None,
+    local_chunk_length=8,
+    dropout_rate=0.0,
+    initializer_range=0.5,
+)
 
 
 def token_ids(vocab_size: int) -> TokenIds:

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 import pytest
 from causal_pairs import PIECES
-from generate_test import CONFIG as REFORMER, save_run
+from generate_test import save_run
 from huggingface_hub import constants, errors
+from tiny_model import REFORMER_OF_BYTES as REFORMER
 from tiny_texts import CONFIGS, params_of, texts, tiny
 
 import etc_jax

@@ -1,11 +1,11 @@
 """Vectors beside those of transformers, and of a real sentence-transformers model."""
 
 import json
-import shutil
 
 import hub_samples  # noqa: E402
 import numpy as np
 import pytest
+from peer_models import random_model, saved
 from real_bert import package_folder  # noqa: E402
 
 import etc_jax
@@ -48,23 +48,12 @@ TEXTS = ["", *("the cat said hello " * n for n in (1, 3, 9)), "a cat, 1999." * 3
 @pytest.fixture(params=TOKENIZERS)
 def folder(request, tmp_path):
     """A small random model as transformers saves it, with a tokenizer."""
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     made = TOKENIZERS[request.param](tmp_path / "tokenizer")
     vocabulary = len(transformers.AutoTokenizer.from_pretrained(made))
-    config = getattr(transformers, f"{request.param}Config")(
-        vocab_size=vocabulary, **_SIZES, **MORE[request.param]
-    )
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{request.param}Model")(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(0, 0.3)
-    model.save_pretrained(tmp_path / "model")
-    for path in made.iterdir():
-        if path.name != "config.json":
-            shutil.copy(path, tmp_path / "model")
-    return tmp_path / "model"
+    sizes = {**_SIZES, **MORE[request.param], "vocab_size": vocabulary}
+    model = random_model(f"{request.param}Model", 0.3, **sizes)
+    return saved(model, tmp_path / "model", made)
 
 
 def states(folder, text):
@@ -135,25 +124,14 @@ _TINY_BART = {
 def test_blanks_are_filled_as_by_transformers(
     tmp_path, monkeypatch, family, files, sizes, text
 ):
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     made = files(tmp_path / "tokenizer", family=family.lower())
     tokenizer = transformers.AutoTokenizer.from_pretrained(made)
-    config = getattr(transformers, f"{family}Config")(
-        vocab_size=len(tokenizer), **sizes
-    )
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(0, 0.5)
+    sizes = {**sizes, "vocab_size": len(tokenizer)}
+    model = random_model(f"{family}ForConditionalGeneration", 0.5, **sizes)
     given = tokenizer(text, return_tensors="pt")
     want = model.generate(**given, max_new_tokens=8, num_beams=1, do_sample=False)
-    model.save_pretrained(tmp_path / "model")
-    for path in made.iterdir():
-        if path.name != "config.json":
-            shutil.copy(path, tmp_path / "model")
-    ours, read = etc_jax.load(tmp_path / "model"), []
+    ours, read = etc_jax.load(saved(model, tmp_path / "model", made)), []
     input_of = text_writer.TextWriter.input_of
     monkeypatch.setattr(
         text_writer.TextWriter,

@@ -1,10 +1,9 @@
 """T5 and LongT5 have no longest input: 312 tokens of an `n_positions` of 64."""
 
-import shutil
-
 import hub_samples  # noqa: E402
 import numpy as np
 import pytest
+from peer_models import random_model, saved
 
 import etc_jax
 
@@ -38,19 +37,13 @@ def test_long_texts_are_read_whole(name, tmp_path, recwarn):
     made = hub_samples.t5_files(tmp_path / "tokenizer")
     folder = tmp_path / "model"
     tokenizer = transformers.AutoTokenizer.from_pretrained(made)
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=len(tokenizer), **_SIZES, **MODELS[name]
-    )
-    torch.manual_seed(0)
-    peer = getattr(transformers, f"{name}ForConditionalGeneration")(config).eval()
+    sizes = {**_SIZES, **MODELS[name], "vocab_size": len(tokenizer)}
+    peer = random_model(f"{name}ForConditionalGeneration", 0.3, **sizes)
     with torch.no_grad():
-        for weight in peer.parameters():
-            weight.normal_(0, 0.3)
         # No sentinel is the likeliest token: transformers leaves them out of texts.
         for table in (peer.shared, peer.lm_head):
             table.weight[-100:] = 0
-    peer.save_pretrained(folder)
-    shutil.copy(made / "spiece.model", folder)
+    saved(peer, folder, made)
     # As many words as give 312 tokens, the end token among them.
     text = "the cat"
     while len(ids := tokenizer(text)["input_ids"]) < TOKENS:

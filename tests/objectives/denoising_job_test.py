@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tiny_text
+from toy_text import reconstructed
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -120,7 +121,7 @@ def test_texts_come_back_from_both_sides(home, tmp_path):
     ):
         assert read[0] == written[0] == text[0]
         found = denoised.Corrupted(read[1:-1], written[1:-1])
-        back = denoised.denoising.reconstructed(found, sentinels)
+        back = reconstructed(found, sentinels)
         # The same texts in the same order, whatever is missing from them.
         np.testing.assert_array_equal(back, text[1:-1])
 

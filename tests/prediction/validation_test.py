@@ -7,9 +7,10 @@ import shutil
 import finetuned_run
 import jax
 import pytest
+from written_windows import write_windows
 
 from etc_jax.cli import evaluate
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.prediction.validation import OfficialScore

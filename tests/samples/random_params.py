@@ -33,3 +33,9 @@ def drawn(shapes, *, spread=0.3, center=0.0, scale=1.0, seed=0):
         return rng.normal(mean, spread, leaf.shape).astype(leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def assert_equal(got, want):
+    """Trees of one form, with equal arrays."""
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(np.testing.assert_array_equal, got, want)

@@ -16,9 +16,10 @@ import pytest
 from learning import random_params
 from mean_loss import loss_of
 from small_run import small_config
+from written_windows import write_windows
 
 from etc_jax.data.windows.cache import WindowCache, WindowReader
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.objectives.jobs import finetuning as finetuning_job

@@ -11,12 +11,13 @@ import toy_job
 from multihop_samples import HOTPOT, WIKIHOP, tokenizer, write_json
 from small_run import once, small_config
 from structured_batch import batch
+from written_windows import write_windows
 
 from etc_jax import config as config_lib
 from etc_jax.cli import evaluate
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets import task as task_lib
 from etc_jax.formats.structured import StructuredSizes
 from etc_jax.objectives.jobs.finetuning import make_job

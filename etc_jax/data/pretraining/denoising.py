@@ -146,15 +146,6 @@ def span_corruption(
     return Corrupted(read, target[in_target])
 
 
-def reconstructed(corrupted: Corrupted, sentinels: Sequence[int]) -> np.ndarray:
-    """The text of `span_corruption`, int `[n]`, of its whole input and target."""
-    is_sentinel = np.isin(corrupted.target, sentinels)
-    spans = np.split(corrupted.target, np.flatnonzero(is_sentinel))
-    by_sentinel = {int(span[0]): span[1:] for span in spans if len(span)}
-    parts = [by_sentinel.get(int(token), token[None]) for token in corrupted.input]
-    return np.concatenate(parts) if parts else corrupted.input
-
-
 def infilling(
     rng: np.random.Generator,
     tokens: np.ndarray,

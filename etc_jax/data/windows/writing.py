@@ -146,25 +146,6 @@ def part_of(
     return Part(facts | {"schema": schema.to_json()}, arrays)
 
 
-def write_windows(
-    windows: Iterable[Window],
-    tokenizer: Tokenizer,
-    path: str | os.PathLike,
-    source: WindowSource,
-) -> WindowCache:
-    """A cache of some windows that are at hand, one record each; see `build_windows`.
-
-    Raises:
-      ValueError: as for `build_windows`.
-    """
-    windows = list(windows)
-
-    def parts(*_) -> Iterator[Part]:
-        yield part_of(windows, tokenizer.vocab_size, len(windows), LeftOut())
-
-    return build_windows(parts, tokenizer, path, source)
-
-
 def build_windows(
     parts_fn: Callable[[pathlib.Path, pathlib.Path], Iterator[Part]],
     tokenizer: Tokenizer,

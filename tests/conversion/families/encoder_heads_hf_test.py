@@ -5,7 +5,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from random_params import drawn
+from hf_models import TINY, params_of
+from random_params import assert_equal
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.families import encoder as conversion
@@ -26,14 +27,7 @@ from etc_jax.models.encoder.heads import (
     EncoderWithoutHead,
 )
 
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 2,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 32,
-}
+SIZES = {**TINY, "num_layers": 2, "max_length": 32, "attention": "auto"}
 CONFIGS = {
     "Bert": BertConfig(**SIZES),
     "Roberta": RobertaConfig(**SIZES),
@@ -63,10 +57,6 @@ CASES = [(f, h) for f in CONFIGS for h in HEADS]
 CASES += [("Bert", "ForPreTraining"), ("BigBird", "ForPreTraining")]
 
 
-def random_params(model):
-    return drawn(conversion.shapes(model), spread=0.5, center=0.2, scale=0.2)
-
-
 # Each head with two families, each family with half of the heads.
 @pytest.mark.parametrize(
     "family, head",
@@ -78,14 +68,13 @@ def random_params(model):
 def test_weights_come_back_and_tell_the_model(family, head, tmp_path):
     config = CONFIGS[family]
     model = model_of(head, config)
-    params = random_params(model)
+    params = params_of(model)
     hugging_face.save(tmp_path / "model", params, config)
     values = json.loads((tmp_path / "model" / "config.json").read_text())
     assert values["architectures"] == [f"{family}{head}"]
     back = hugging_face.read(tmp_path / "model")
     assert not back.report.missing and not back.report.unused
-    assert jax.tree.structure(back.params) == jax.tree.structure(params)
-    jax.tree.map(np.testing.assert_array_equal, back.params, params)
+    assert_equal(back.params, params)
     weights = BertWeights(SafetensorsFiles(tmp_path / "model"), values["model_type"])
     again = conversion.model_of(values, weights, config)
     assert type(again) is type(model)
@@ -94,7 +83,7 @@ def test_weights_come_back_and_tell_the_model(family, head, tmp_path):
 
 def exported(model, config):
     return BertWeights(
-        conversion.export_hf(random_params(model), config), conversion.family_of(config)
+        conversion.export_hf(params_of(model), config), conversion.family_of(config)
     )
 
 
@@ -131,12 +120,12 @@ def test_a_pooler_comes_along_with_any_head():
         EncoderForTokenLabels(config, num_labels=2, with_pooler=True),
         EncoderForSpans(config, with_pooler=True),
     ):
-        params = random_params(model)
+        params = params_of(model)
         values = conversion.values_to_hf(params, config)
         weights = conversion.export_hf(params, config)
         back, report = conversion.read_hf(values, weights, config)
         assert not report.unused
-        jax.tree.map(np.testing.assert_array_equal, back, params)
+        assert_equal(back, params)
 
 
 def _question(rng, length):
@@ -179,7 +168,7 @@ def test_transformers_computes_the_same(family, head, tmp_path):
     transformers = pytest.importorskip("transformers")
     config = CONFIGS[family]
     model = model_of(head, config)
-    params = random_params(model)
+    params = params_of(model)
     hugging_face.save(tmp_path / "model", params, config)
     tokens, inputs = _inputs(family, head)
     file = tmp_path / "model" / "config.json"

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 import tiny_model
-from random_params import random_params
+from bombs import Bomb
+from random_params import assert_equal, random_params
 
 from etc_jax.cli import convert
 from etc_jax.conversion.engine import ConversionError
@@ -80,11 +81,6 @@ def trax_nest(params, chunked=False, positions_in_tuples=False):
         (logits["kernel"], logits["bias"]),
         (),
     ]
-
-
-def assert_equal(got, want):
-    assert jax.tree.structure(got) == jax.tree.structure(want)
-    jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -252,16 +248,6 @@ class Foreign:
 
 class ForeignDict(dict):
     """A dict that a pickle fills item by item, and whose attributes it sets."""
-
-
-class Bomb:
-    """Leaves a file behind if it is ever unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return pathlib.Path.touch, (pathlib.Path(self.path),)
 
 
 def write(path, content, protocol=4, pack=gzip.compress):

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from encoder_decoder_hf_test import CONFIGS, random_params
+from hf_models import PAIRS, folder_of, params_of
 
 from etc_jax.base import registry
 from etc_jax.cli import convert
@@ -34,8 +34,8 @@ def tokens(*shape, seed=0):
 
 
 def test_a_bart_becomes_a_led_that_computes_the_same_on_short_inputs():
-    config = CONFIGS["bart"]
-    params = random_params(config)
+    config = PAIRS["bart"]
+    params = params_of(config)
     made = extend(params, config, Extension("led", max_length=150, window=40))
     want = {**fields_of(config), "max_length": 150, "max_target_length": 48}
     assert made.config == LedConfig(**want, attention_window=(40,))
@@ -55,8 +55,8 @@ def test_a_bart_becomes_a_led_that_computes_the_same_on_short_inputs():
 
 @pytest.mark.full
 def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
-    config = dataclasses.replace(CONFIGS["bart"], num_layers=3)
-    params = random_params(config)
+    config = dataclasses.replace(PAIRS["bart"], num_layers=3)
+    params = params_of(config)
     made = extend(params, config, Extension("bart_ls", max_length=150, block_size=40))
     want = {**fields_of(config), "max_length": 150, "max_target_length": 48}
     assert made.config == BartLsConfig(**want, block_size=40, pooling_layers=2)
@@ -81,8 +81,8 @@ def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
 
 
 def test_a_led_becomes_longer_and_its_global_projections_copies_again():
-    config = CONFIGS["led"]
-    params = random_params(config)
+    config = PAIRS["led"]
+    params = params_of(config)
     made = extend(params, config, Extension("led", max_length=96, copy_global=True))
     assert made.config == dataclasses.replace(config, max_length=96)
     exported, back = (
@@ -100,8 +100,8 @@ def test_a_led_becomes_longer_and_its_global_projections_copies_again():
 @pytest.mark.parametrize("name", ["t5", "t5 v1.1"])
 @pytest.mark.full(but=["t5 v1.1"])
 def test_a_t5_becomes_a_long_t5_that_computes_the_same_on_short_inputs(name):
-    config = CONFIGS[name]
-    params = random_params(config)
+    config = PAIRS[name]
+    params = params_of(config)
     asked = Extension("long_t5", max_length=150, window=30, block_size=12)
     made = extend(params, config, asked)
     want = {**fields_of(config), "max_length": 150}
@@ -133,15 +133,15 @@ def test_a_t5_becomes_a_long_t5_that_computes_the_same_on_short_inputs(name):
     ],
 )
 def test_what_does_not_fit_is_refused(name, asked, message):
-    params = random_params(CONFIGS[name])
+    params = params_of(PAIRS[name])
     with pytest.raises(ValueError, match=message):
-        extend(params, CONFIGS[name], asked)
+        extend(params, PAIRS[name], asked)
 
 
 def test_the_command_writes_a_folder_of_hugging_face(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    config = dataclasses.replace(CONFIGS["bart"], scale_embedding=False)
-    hugging_face.save("bart", random_params(config), config)
+    config = dataclasses.replace(PAIRS["bart"], scale_embedding=False)
+    folder_of("bart", config)
     argv = ["extend", "--from=bart", "--to=led", "--max_length=96", "--out=led"]
     assert convert.main([*argv, "--window=16"]) == 0
     assert "48 positions became 96" in capsys.readouterr().out

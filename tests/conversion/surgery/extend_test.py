@@ -6,9 +6,8 @@ import functools
 import jax
 import numpy as np
 import pytest
-from random_params import drawn
+from hf_models import TINY, params_of
 
-from etc_jax.conversion.families import encoder as conversion
 from etc_jax.conversion.surgery.extend import Extension, extend
 from etc_jax.conversion.surgery.extend_parts import long_positions
 from etc_jax.models.encoder.body import EncoderForMaskedLm
@@ -26,35 +25,18 @@ from etc_jax.models.encoder.heads import (
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.structure import Structure
 
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 2,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 16,
-    # Compiles faster.
-    "attention": "dense",
-}
+SIZES = {**TINY, "num_layers": 2}
 CONFIGS = {
     "bert": BertConfig(**SIZES),
     "roberta": RobertaConfig(**SIZES),
 }
 
 
-def random_params(model):
-    return drawn(conversion.shapes(model), center=0.1, scale=0.1)
-
-
-def masked_lm(config):
-    return random_params(EncoderForMaskedLm(config))
-
-
 @functools.cache
 def long_roberta():
     """One of windows of 8 and 32 tokens; not to be written to."""
     config = CONFIGS["roberta"]
-    return extend(masked_lm(config), config, Extension("longformer", 32, 8))
+    return extend(params_of(config), config, Extension("longformer", 32, 8))
 
 
 @functools.cache
@@ -63,7 +45,7 @@ def of_nine_tokens(config):
     tokens = np.random.default_rng(1).integers(2, 19, (2, 9)).astype(np.int32)
     apply = jax.jit(EncoderForMaskedLm(config).apply)
     with jax.default_matmul_precision("highest"):
-        return tokens, apply({"params": masked_lm(config)}, tokens)
+        return tokens, apply({"params": params_of(config)}, tokens)
 
 
 def test_positions_go_on_block_by_block():
@@ -90,7 +72,7 @@ def test_positions_go_on_block_by_block():
 @pytest.mark.full(but=["roberta-big_bird"])
 def test_an_input_as_long_as_the_window_gives_the_same_logits(family, to):
     config = CONFIGS[family]
-    params = masked_lm(config)
+    params = params_of(config)
     long = dataclasses.replace(config, attention="auto")
     sizes = {"window": 16} if to == "longformer" else {"block_size": 4}
     made = extend(params, long, Extension(to, max_length=64, **sizes))
@@ -139,7 +121,7 @@ def test_global_projections_are_copies_and_can_be_again():
 
 def test_new_positions_are_random_after_the_learnt_ones():
     config = CONFIGS["roberta"]
-    params = masked_lm(config)
+    params = params_of(config)
     asked = Extension("longformer", 64, 8, positions="new")
     old, copied, table = (
         x["encoder"]["embeddings"]["position_embedder"]["embedding"]
@@ -159,7 +141,7 @@ def test_new_positions_are_random_after_the_learnt_ones():
 )
 def test_etc_computes_the_same_on_short_inputs(family):
     config = CONFIGS[family]
-    params = masked_lm(config)
+    params = params_of(config)
     made = extend(params, config, Extension("etc", max_length=64, window=16))
     assert made.config.radius == 8 and made.config.max_positions == 64
     tokens, want = of_nine_tokens(config)
@@ -177,14 +159,14 @@ def test_etc_computes_the_same_on_short_inputs(family):
 @pytest.mark.full(but=["big_bird"])
 def test_heads_that_mean_the_same_come_along(to):
     config = CONFIGS["roberta"]
-    pooled = random_params(EncoderWithoutHead(config, with_pooler=True))
+    pooled = params_of(EncoderWithoutHead(config, with_pooler=True))
     made = extend(pooled, config, Extension(to, 32))
     np.testing.assert_array_equal(
         made.params["encoder"]["pooler"]["kernel"],
         pooled["encoder"]["pooler"]["kernel"],
     )
-    spans = random_params(EncoderForSpans(config))
-    labels = random_params(EncoderForLabels(config, num_labels=3))
+    spans = params_of(EncoderForSpans(config))
+    labels = params_of(EncoderForLabels(config, num_labels=3))
     if to == "longformer":
         made = extend(labels, config, Extension(to, 32))
         np.testing.assert_array_equal(
@@ -200,7 +182,7 @@ def test_heads_that_mean_the_same_come_along(to):
 def test_the_head_of_the_next_sentence_is_told_where_it_has_no_place():
     config = CONFIGS["bert"]
     model = EncoderForMaskedLm(config, with_next_sentence=True)
-    params = random_params(model)
+    params = params_of(model)
     made = extend(params, config, Extension("longformer", 32))
     assert made.left_behind == ("next_sentence",)
     assert "next_sentence" not in made.params
@@ -230,7 +212,7 @@ def test_the_head_of_the_next_sentence_is_told_where_it_has_no_place():
 def test_what_cannot_be_is_refused(asked, message):
     config = CONFIGS["roberta"]
     with pytest.raises(ValueError, match=message):
-        extend(masked_lm(config), config, asked)
+        extend(params_of(config), config, asked)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +236,7 @@ def test_a_model_without_a_table_of_positions_is_refused():
 
 def test_a_model_that_does_not_compute_the_same_is_not_given():
     config = CONFIGS["roberta"]
-    params = masked_lm(config)
+    params = params_of(config)
     table = params["encoder"]["embeddings"]["token_embedder"]["embedding"]
     table[3] = 3e38  # overflows on the way
     with pytest.raises(ValueError, match="short inputs differ by nan"):
@@ -265,7 +247,7 @@ def test_layers_of_a_run_stay_in_their_places():
     config = LongformerConfig(
         **dict(SIZES, num_layers=4), attention_window=(4, 8), attention_dilation=(1, 2)
     )
-    params = masked_lm(config)
+    params = params_of(config)
     made = extend(params, config, Extension("longformer", 32, 16))
     assert made.config == dataclasses.replace(
         config, max_length=32, attention_window=(16,), attention_dilation=()

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import pytest
 import random_encoder_decoders
-from random_params import drawn
+from hf_models import TINY, params_of
 
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.families import encoder as conversion, encoder_decoder
+from etc_jax.conversion.families import encoder_decoder
 from etc_jax.conversion.surgery.grow import grow
 from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import BertConfig, LongformerConfig, RobertaConfig
@@ -19,32 +19,19 @@ from etc_jax.models.encoder_decoder.config import BartConfig, T5Config
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
-SIZES = {
-    "vocab_size": 19,
-    "embed_dim": 12,
-    "num_layers": 1,
-    "num_heads": 3,
-    "mlp_dim": 10,
-    "max_length": 16,
-    "attention": "dense",
-}
 CONFIGS = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**SIZES),
-    "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
+    "bert": BertConfig(**TINY),
+    "roberta": RobertaConfig(**TINY),
+    "longformer": LongformerConfig(**TINY, attention_window=(4,)),
 }
 TABLE = "encoder/embeddings/token_embedder/embedding"
-
-
-def random_params(model):
-    return drawn(conversion.shapes(model), center=0.1, scale=0.1)
 
 
 @pytest.mark.parametrize("family", ["roberta", "longformer"])
 @pytest.mark.full(but=["roberta"])
 def test_old_tokens_get_the_logits_that_they_had(family):
     config = CONFIGS[family]
-    params = random_params(EncoderForMaskedLm(config))
+    params = params_of(config)
     made = grow(params, config, 3)
     assert made.config == dataclasses.replace(config, vocab_size=22)
     assert made.difference < 1e-6
@@ -64,7 +51,7 @@ def test_old_tokens_get_the_logits_that_they_had(family):
 
 def test_nothing_but_the_rows_of_the_vocabulary_changes():
     config = dataclasses.replace(CONFIGS["roberta"], embed_dim=48, num_heads=4)
-    params = random_params(EncoderForMaskedLm(config))
+    params = params_of(config)
     made = grow(params, config, 40, seed=5)
     before, after = flatten(params), flatten(made.params)
     assert before.keys() == after.keys()
@@ -88,7 +75,7 @@ def test_nothing_but_the_rows_of_the_vocabulary_changes():
 
 def test_a_model_with_another_head_keeps_it_and_the_dtype():
     config = CONFIGS["bert"]
-    params = random_params(EncoderForLabels(config, num_labels=3))
+    params = params_of(EncoderForLabels(config, num_labels=3))
     params = jax.tree.map(lambda x: x.astype(np.float16), params)
     made = grow(params, config, 1)
     assert "mlm_bias" not in made.params
@@ -173,7 +160,7 @@ def test_a_family_without_such_a_module_is_refused():
 
 def test_a_model_that_is_not_finite_is_refused():
     config = CONFIGS["bert"]
-    params = random_params(EncoderForMaskedLm(config))
+    params = params_of(config)
     params["encoder"]["embeddings"]["token_embedder"]["embedding"][3] = np.nan
     with pytest.raises(ValueError, match="short inputs differ by nan between the mod"):
         grow(params, config, 1)

@@ -81,9 +81,6 @@ def test_what_is_told_is_the_byte_before_each():
         np.testing.assert_array_equal(tokens[1:], targets[:-1])
         assert tokens[0] == part.stream[find(part.stream, targets) - 1]
     assert (batch["target_weights"] == 1).all()
-    rows = reader.batch_at(7, slice(1, 3))
-    for name, array in rows.items():
-        np.testing.assert_array_equal(array, batch[name][1:3])
 
 
 def test_a_text_shorter_than_a_window_is_refused():

@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from toy_text import AMPLE, G, N, ids_of, make_cache, make_plan, original, take
+from toy_text import (
+    G,
+    N,
+    cache_of,
+    ids_of,
+    make_cache,
+    make_plan,
+    original,
+    take,
+)
 
 from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import (
@@ -12,7 +21,6 @@ from etc_jax.data.pretraining.examples import (
     fitting_sentences,
 )
 from etc_jax.data.text import packing
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.structure.builders import fixed_blocks, packed_documents
 
 NO_CPC = masking.MaskingShares(cpc=0.0)
@@ -85,14 +93,7 @@ def test_sentences_fit_in_the_order_in_which_they_were_drawn():
 
 
 def test_blocks_of_one_document_are_those_of_the_builder():
-    words = np.ones(300, bool)
-    cache = TokenCache.from_arrays(
-        np.full(300, 104, np.uint16),
-        words,
-        np.arange(0, 301, 30),
-        np.array([0, 10]),
-        vocab_size=105,
-    )
+    cache = cache_of([[30] * 10], words=1.0)
     plan = packing.pack(
         cache,
         long_length=320,
@@ -147,12 +148,8 @@ def test_blocks_do_not_cut_words(cache, blocks):
 
 
 def test_a_word_that_a_cut_sentence_ends_in_stays_whole_within_a_block():
-    words = np.zeros(700, bool)
-    words[::100] = True  # seven sentences, each one word of 100 tokens
-    offsets = np.arange(0, 701, 100)
-    cache = TokenCache.from_arrays(
-        np.full(700, 104, np.uint16), words, offsets, np.array([0, 7]), vocab_size=105
-    )
+    cache = cache_of([[100] * 7], words=0.0)  # seven sentences, each one word
+    words = cache.word_starts(0, 700)
     plan = packing.pack(
         cache,
         long_length=256,
@@ -167,20 +164,3 @@ def test_a_word_that_a_cut_sentence_ends_in_stays_whole_within_a_block():
         expected = words[start : start + len(window.tokens)].copy()
         expected[0] = True  # where a window begins, a word begins
         np.testing.assert_array_equal(window.word_starts, expected)
-
-
-def test_overflow_is_told_for_each_example(cache):
-    plan = make_plan(cache)
-    shares = masking.MaskingShares()
-    ample = _build(cache, plan, AMPLE, shares)
-    tight = _build(cache, plan, PretrainingSizes(N, G, 16, 24, 2), shares)
-    assert not ample["mlm_overflow"].any() and not ample["cpc_overflow"].any()
-    lost = ample["cpc_weights"].sum(1) - tight["cpc_weights"].sum(1)
-    np.testing.assert_array_equal(tight["cpc_overflow"], lost)
-    assert 0 < (lost > 0).sum() < len(lost)
-    # With 15 % wanted of what CPC leaves, 16 places are too few for a full window.
-    wanted = tight["mlm_overflow"] + tight["mlm_weights"].sum(1)
-    text = (tight["structure"].long_example_ids > 0).sum(1)
-    rest = text - (tight["cpc_structure"].long_example_ids > 0).sum(1)
-    longest_word = np.diff(np.flatnonzero(cache.word_starts(0, cache.num_tokens))).max()
-    assert (np.abs(wanted - 0.15 * rest) < longest_word).all()

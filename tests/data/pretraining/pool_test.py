@@ -4,13 +4,13 @@ import collections
 
 import numpy as np
 import pytest
-from toy_text import AMPLE, N, assert_equal, ids_of, make_cache, make_plan, original
+from random_params import assert_equal
+from toy_text import AMPLE, N, cache_of, ids_of, make_cache, make_plan, original
 
 from etc_jax.data.pretraining import pool
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.pool import cpc_pool
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import PackingPlan
 
 
@@ -75,12 +75,9 @@ def test_pool_larger_than_the_text_is_an_error(cache, plan):
 
 
 def test_pool_takes_a_repeated_sentence_once():
-    words = np.ones(200, bool)
-    tokens = np.tile(np.arange(104, 114, dtype=np.uint16), 20)  # one sentence 20 times
+    tokens = np.tile(np.arange(104, 114), 20)  # one sentence 20 times
     tokens[:10] += 10  # and another one
-    cache = TokenCache.from_arrays(
-        tokens, words, np.arange(0, 201, 10), np.array([0, 10, 20]), vocab_size=200
-    )
+    cache = cache_of([[10] * 10] * 2, words=1.0, tokens=tokens)
     plan = make_plan(cache)
     (batch,) = cpc_pool(cache, plan, ids_of(cache), AMPLE, batch_size=8, count=2)
     assert batch["cpc_weights"].sum() == 2

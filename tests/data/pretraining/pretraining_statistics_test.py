@@ -6,13 +6,12 @@ known without the cache. That the limits can fail is shown with shares that are 
 
 import numpy as np
 import pytest
-from toy_text import restored
+from toy_text import cache_of, restored
 
 from etc_jax.data.pretraining import masking
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
 from etc_jax.data.text import packing
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.tokenizers.tokenizer import TokenIds
 
 FIRST, FIRST_INNER, VOCAB_SIZE, MASK = 10, 300, 500, 3
@@ -34,21 +33,15 @@ def text():
     rng = np.random.default_rng(0)
     sizes = rng.integers(12, 20, 500)
     lengths = rng.integers(4, 9, sizes.sum())
-    offsets = np.cumsum([0, *lengths])
-    starts = rng.random(offsets[-1]) < 0.6
-    starts[offsets[:-1]] = True
+    starts = rng.random(lengths.sum()) < 0.6
+    starts[np.cumsum([0, *lengths[:-1]])] = True
     tokens = np.where(
         starts,
         rng.integers(FIRST, FIRST_INNER, len(starts)),
         rng.integers(FIRST_INNER, VOCAB_SIZE, len(starts)),
     )
-    cache = TokenCache.from_arrays(
-        tokens.astype(np.uint16),
-        starts,
-        offsets,
-        np.cumsum([0, *sizes]),
-        vocab_size=VOCAB_SIZE,
-    )
+    documents = np.split(lengths, np.cumsum(sizes)[:-1])
+    cache = cache_of(documents, words=starts, tokens=tokens, vocab_size=VOCAB_SIZE)
     plan = packing.pack(cache, long_length=160, global_length=40, max_sentence_tokens=8)
     return cache, plan
 
@@ -183,29 +176,3 @@ def test_random_replacements_are_uniform_over_the_regular_ids(batches):
     freedom = len(counts) - 1
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert abs(chi_square - freedom) < 3 * (2 * freedom) ** 0.5
-
-
-def test_masks_are_drawn_anew_each_epoch_and_are_a_function_of_the_place(text):
-    cache, plan = text
-    first, again, other = (
-        PretrainingReader(
-            cache, plan, IDS, SIZES, batch_size=plan.num_windows, seed=seed
-        )
-        for seed in (7, 7, 8)
-    )
-
-    def masks(reader, epoch):
-        """{text of a window: its masks}; a batch is an epoch."""
-        batch = reader.batch_at(epoch)
-        places = (batch["mlm_positions"], batch["cpc_positions"], batch["long_tokens"])
-        documents = batch["structure"].long_example_ids
-        order = np.argsort(reader._sources[0]._permutation(epoch))
-        return [tuple(x[i].tobytes() for x in (*places, documents)) for i in order]
-
-    found = [masks(first, 0), masks(first, 1), masks(other, 0)]
-    assert masks(again, 0) == found[0] and masks(again, 1) == found[1]
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert all(
-            x[3] == y[3] and x[0] != y[0] and x[2] != y[2]
-            for x, y in zip(found[a], found[b], strict=True)
-        )

@@ -2,37 +2,20 @@
 
 import collections
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from toy_text import assert_equal, ids_of, restored, take
+from random_params import assert_equal
+from toy_text import FIRST, cache_of, ids_of, restored
 
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining import masking
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.packed import CausalRows, MaskedRows
 from etc_jax.data.text.reader import TextReader
-from etc_jax.data.workers import WorkerReader, dumps
 
 LENGTH = 16
-FIRST_ID = 104
-
-
-def cache_of(documents, seed=0, vocab_size=None, first=FIRST_ID):
-    """Documents as lengths of sentences. Each token has an id of its own."""
-    offsets = np.cumsum([0, *(n for d in documents for n in d)]).astype(np.int64)
-    words = np.random.default_rng(seed).random(offsets[-1]) < 0.6
-    words[offsets[:-1]] = True
-    return TokenCache.from_arrays(
-        (first + np.arange(offsets[-1])).astype(np.uint32),
-        words,
-        offsets,
-        np.cumsum([0, *map(len, documents)]),
-        vocab_size=vocab_size or first + int(offsets[-1]),
-    )
 
 
 def concatenated(cache, length=LENGTH, **options):
@@ -76,7 +59,7 @@ def test_an_epoch_is_a_plain_row_of_whole_documents(
     row, seen_in = [], collections.Counter()
     windows = windows_of(plan, cache, epoch=epoch)
     for window in windows:
-        places = (window.tokens - FIRST_ID).tolist()
+        places = (window.tokens - FIRST).tolist()
         row += places
         # A sentence ends where the next one begins, and at the borders of the window.
         starts = [
@@ -131,8 +114,7 @@ def test_the_last_window_has_what_is_left(documents, sizes):
 
 
 def test_long_sentences_are_cut_and_a_border_cuts_what_is_there():
-    cache = cache_of([[10]])
-    cache.word_bits[:] = 255
+    cache = cache_of([[10]], words=1.0)
     plan = concatenated(cache, 4, max_sentence_tokens=3)
     # 10 tokens are 3, 3, 2 and 2; borders are after 4 and 8.
     assert [w.lengths.tolist() for w in windows_of(plan, cache)] == [
@@ -204,25 +186,14 @@ def cache():
     return cache_of(random_documents(60))
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-def test_hosts_share_every_epoch_without_loss_or_repetition(cache, hosts):
-    per_host = 8 // hosts
-    readers = [reader_of([cache]) for _ in range(hosts)]
-    size = readers[0].num_examples
-    epochs = [[], [], []]
+def test_every_epoch_has_each_token_once(cache):
+    reader, epochs = reader_of([cache]), [[], [], []]
+    size = reader.num_examples
     for step in range(-(-3 * size // 8)):
-        parts = [
-            reader.batch_at(step, slice(h * per_host, (h + 1) * per_host))
-            for h, reader in enumerate(readers)
-        ]
-        # A reader that begins here, as a resumed one does.
-        whole = reader_of([cache]).batch_at(step)
-        joined = {k: np.concatenate([part[k] for part in parts]) for k in whole}
-        assert_equal(joined, whole)
+        batch = reader.batch_at(step)
         for row in range(8):
-            epoch = (8 * step + row) // size
-            if epoch < 3:
-                epochs[epoch].append(tokens_of(joined, row))
+            if (epoch := (8 * step + row) // size) < 3:
+                epochs[epoch].append(tokens_of(batch, row))
     for windows in epochs:
         assert len(windows) == size
         assert sorted(itertools.chain(*windows)) == cache.tokens.tolist()
@@ -240,7 +211,7 @@ def test_no_token_predicts_the_first_one_of_the_next_document(cache):
             tokens[weights > 0], targets[weights > 0], strict=True
         ):
             assert target == token + 1
-            assert int(token) + 1 - FIRST_ID not in ends
+            assert int(token) + 1 - FIRST not in ends
 
 
 def test_rows_of_masked_words_have_the_same_text(cache):
@@ -265,11 +236,11 @@ def test_an_evaluation_reads_each_token_once_in_one_order(cache):
 
 def test_a_mixture_reads_each_text_epoch_by_epoch():
     many, few = random_documents(60), random_documents(20, seed=1)
-    border = FIRST_ID + sum(map(sum, many))
+    border = FIRST + sum(map(sum, many))
     size = border + sum(map(sum, few))
     caches = [
         cache_of(many, vocab_size=size),
-        cache_of(few, vocab_size=size, first=border),
+        cache_of(few, vocab_size=size, tokens=range(border, size)),
     ]
     mixture = Mixture((3.0, 1.0), seed=5)
     reader, found = reader_of(caches, mixture=mixture), collections.defaultdict(list)
@@ -281,22 +252,6 @@ def test_a_mixture_reads_each_text_epoch_by_epoch():
             found[source, index // sizes[source]] += tokens_of(batch, row)
     for source, epoch in itertools.product((0, 1), (0, 1)):
         assert sorted(found[source, epoch]) == caches[source].tokens.tolist()
-    assert_equal(
-        reader_of(caches, mixture=mixture).batch_at(7, [1, 6]),
-        take(reader.batch_at(7), [1, 6]),
-    )
-
-
-def test_workers_build_the_batches_of_the_reader(cache, tmp_path):
-    reader = reader_of([cache])
-    reader.batch_at(0)  # so that it has an order at hand
-    again = pickle.loads(dumps(reader, tmp_path))
-    steps = (0, 3, 40)
-    for step in steps:
-        assert_equal(again.batch_at(step), reader.batch_at(step))
-    with WorkerReader(reader, num_workers=1, ahead=1) as workers:
-        for step in steps:
-            assert_equal(workers.batch_at(step), reader.batch_at(step))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""Rows of denoised text from a cache: hosts share them, and each token comes once."""
+"""Rows of denoised text from a cache: each token comes once, what is not lost."""
 
 import numpy as np
 import pytest
-from toy_text import assert_equal, make_cache
+from random_params import assert_equal
+from toy_text import FIRST, cache_of, make_cache
 
-from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.denoising import Spans
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.concatenation import Concatenation
 from etc_jax.data.text.denoised import DenoisedRows, Denoising, Marks
 from etc_jax.data.text.packing import pack
@@ -20,12 +19,11 @@ KINDS = {
     "gap_sentences": Denoising("gap_sentences", Spans(0.3), gap_choice="random"),
 }
 BEGIN, END, MASK = 1, 2, 3
-FIRST = 104  # regular ids begin here
 
 
-def make_text(seed):
+def make_text():
     """A cache in which each token has an id of its own, and its windows."""
-    cache = make_cache(40, longest=30, seed=seed)
+    cache = make_cache(40, longest=30)
     return cache, pack(
         cache,
         long_length=INPUT - 2,
@@ -37,7 +35,7 @@ def make_text(seed):
 
 @pytest.fixture(scope="module")
 def text():
-    cache, plan = make_text(0)
+    cache, plan = make_text()
     # The last batch of an epoch begins another one.
     assert plan.num_windows > 5 * ROWS and plan.num_windows % ROWS
     return cache, plan
@@ -53,14 +51,6 @@ def reader_of(texts, kind, **options):
     return TextReader(texts, made, batch_size=ROWS, seed=11, **options)
 
 
-def hosts_batch(texts, kind, step, count, **options):
-    """{host: the rows that it reads}, by readers of their own."""
-    return [
-        reader_of(texts, kind, **options).batch_at(step, rows)
-        for rows in np.array_split(np.arange(ROWS), count)
-    ]
-
-
 def text_tokens(batch, row, kind):
     """Tokens of the window of a row: what is read and what is to be written.
 
@@ -72,40 +62,19 @@ def text_tokens(batch, row, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_hosts_have_each_token_once_an_epoch(text, kind, count):
+def test_each_token_comes_once_an_epoch(text, kind):
     cache, plan = text
-    windows = plan.num_windows
-    found = [[], []]  # by epoch
-    for step in range(-(-2 * windows // ROWS)):
-        position = step * ROWS
-        for batch in hosts_batch([text], kind, step, count):
-            assert not batch["cut_tokens"].any()
-            for row in range(ROWS // count):
-                if position < 2 * windows:
-                    tokens = text_tokens(batch, row, kind)
-                    found[position // windows].append(tokens)
-                position += 1
+    reader, found = reader_of([text], kind), [[], []]  # by epoch
+    for step in range(-(-2 * plan.num_windows // ROWS)):
+        batch = reader.batch_at(step)
+        assert not batch["cut_tokens"].any()
+        for row in range(ROWS):
+            if (epoch := (step * ROWS + row) // plan.num_windows) < 2:
+                found[epoch].append(text_tokens(batch, row, kind))
     for epoch in found:
         np.testing.assert_array_equal(np.sort(np.concatenate(epoch)), cache.tokens)
     # In another order.
     assert found[0][0].tolist() != found[1][0].tolist()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_hosts_read_together_is_the_whole_batch(text, kind):
-    texts = [text, make_text(1)]
-    mixture = Mixture((2.0, 1.0), seed=11)
-    for options in ({"texts": texts, "mixture": mixture}, {"texts": [text]}):
-        texts, whole = options["texts"], reader_of(kind=kind, **options)
-        for step in (0, 5, whole.steps_per_epoch - 1):
-            for count in (1, 2, 4):
-                parts = hosts_batch(**options, kind=kind, step=step, count=count)
-                together = {
-                    name: np.concatenate([part[name] for part in parts])
-                    for name in parts[0]
-                }
-                assert_equal(together, whole.batch_at(step))
 
 
 def test_windows_are_missing_other_tokens_in_each_epoch(text):
@@ -122,19 +91,6 @@ def test_windows_are_missing_other_tokens_in_each_epoch(text):
     assert np.mean([len(inputs) > 1 for inputs in seen.values()]) > 0.95
 
 
-def text_of(documents):
-    """A cache of documents that are lists of the lengths of their sentences."""
-    lengths = sum(documents, [])
-    tokens = np.arange(FIRST, FIRST + sum(lengths), dtype=np.uint32)
-    return TokenCache.from_arrays(
-        tokens,
-        np.ones(len(tokens), bool),
-        np.cumsum([0, *lengths]),
-        np.cumsum([0, *map(len, documents)]),
-        vocab_size=FIRST + len(tokens),
-    )
-
-
 # Windows of 8 tokens: 3 of one sentence, 3 of several; or of 1 token and of 8.
 PARTS = {"gap_sentences": [[8], [8], [8], [4, 4], [2, 6], [3, 3, 2]]}
 PARTS |= {"spans": [[8], [1], [8], [8]], "infilling": [[8], [1], [8]]}
@@ -142,7 +98,7 @@ PARTS |= {"spans": [[8], [1], [8], [8]], "infilling": [[8], [1], [8]]}
 
 @pytest.mark.parametrize("kind, left_out", [*zip(PARTS, (3, 1, 0), strict=True)])
 def test_a_window_of_which_nothing_can_be_missing_is_left_out(kind, left_out):
-    cache = text_of(PARTS[kind])
+    cache = cache_of(PARTS[kind], words=1.0)
     sizes = {"long_length": 8, "max_sentence_tokens": 8, "min_sentences": 1}
     plan = pack(cache, global_length=None, **sizes)
     windows = [plan.read(cache, i) for i in range(plan.num_windows)]
@@ -174,8 +130,9 @@ def test_a_window_of_which_nothing_can_be_missing_is_left_out(kind, left_out):
 
 
 def concatenated(documents, **options):
-    cache, sizes = text_of(documents), {"long_length": 8, "max_sentence_tokens": 8}
-    plan = Concatenation(cache, **sizes, min_sentences=1)
+    cache = cache_of(documents, words=1.0)
+    sizes = {"long_length": 8, "max_sentence_tokens": 8, "min_sentences": 1}
+    plan = Concatenation(cache, **sizes)
     return reader_of([(cache, plan)], "gap_sentences", **options)
 
 

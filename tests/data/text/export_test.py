@@ -9,36 +9,17 @@ import time
 
 import limits
 import numpy as np
+import programs
 import pytest
 from repository import TESTS
+from window_samples import contents
 
 from etc_jax.data import parts
 from etc_jax.data.text import cache, export
 from etc_jax.data.text.corpus import Document
-from etc_jax.data.tokenizers import tokenizer
 
 MADE_BY = {"corpus": "test"}
 PART_CHARS = 600
-WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "alphabetical"]
-
-
-def make_documents(count=120):
-    rng = np.random.default_rng(0)
-    return [
-        Document(
-            f"{'ab'[i % 2]}/{i}",
-            tuple(
-                " ".join(rng.choice(WORDS, rng.integers(1, 9)))
-                for _ in range(rng.integers(0, 6))
-            ),
-            replaced_chars=i % 3,
-        )
-        for i in range(count)
-    ]
-
-
-def lines(paragraphs):
-    return list(paragraphs)
 
 
 def slow_lines(paragraphs):
@@ -54,21 +35,10 @@ def fails(paragraphs):
     raise ValueError(f"cannot split {paragraphs[:1]}")
 
 
-@pytest.fixture(scope="module")
-def documents():
-    return make_documents()
-
-
-@pytest.fixture(scope="module")
-def trained(documents):
-    texts = [p for d in documents for p in d.paragraphs]
-    return tokenizer.train(texts, vocab_size=145, min_char_count=1)
-
-
 @pytest.fixture
 def build(documents, trained):
     def build(path, **kwargs):
-        kwargs = {"made_by": MADE_BY, "split_fn": lines, "part_chars": PART_CHARS} | (
+        kwargs = {"made_by": MADE_BY, "split_fn": list, "part_chars": PART_CHARS} | (
             kwargs
         )
         return cache.build_cache(documents, trained, path, **kwargs)
@@ -79,10 +49,6 @@ def build(documents, trained):
 @pytest.fixture
 def wanted(build, tmp_path):
     return contents(build(tmp_path / "wanted").path)
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
 
 
 def part_files(folder):
@@ -119,7 +85,7 @@ def test_a_header_names_a_limited_number_of_sources(trained, tmp_path, monkeypat
     monkeypatch.setattr(cache, "_MAX_SOURCES", 3)
     nameless = [Document(f"d{i}", ("alpha beta",)) for i in range(9)]
     made = cache.build_cache(
-        nameless, trained, tmp_path / "c", made_by={}, split_fn=lines, part_chars=20
+        nameless, trained, tmp_path / "c", made_by={}, split_fn=list, part_chars=20
     )
     documents = {k: v["documents"] for k, v in made.header["sources"].items()}
     assert documents == {"d0": 1, "d1": 1, "d2": 1, cache.OTHER_SOURCES: 6}
@@ -129,6 +95,7 @@ def test_a_header_names_a_limited_number_of_sources(trained, tmp_path, monkeypat
 EXPORT = """
 import sys
 sys.path[:0] = {paths!r}
+import corpus_samples
 import export_test
 from etc_jax.data.text import cache
 from etc_jax.data.tokenizers import tokenizer
@@ -136,7 +103,7 @@ from etc_jax.data.tokenizers import tokenizer
 def main():
     folder, workers = sys.argv[1], int(sys.argv[2])
     cache.build_cache(
-        export_test.make_documents(),
+        corpus_samples.make_documents(),
         tokenizer.open_tokenizer({vocabulary!r}),
         folder,
         made_by=export_test.MADE_BY,
@@ -172,24 +139,9 @@ def start(trained, tmp_path):
         process.communicate()
 
 
-def wait_for(condition):
-    end = time.monotonic() + limits.SECS
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.01)
-
-
 def children(process):
     file = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     return [int(pid) for pid in file.read_text().split()]
-
-
-def is_running(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except FileNotFoundError:
-        return False
-    return state.split()[0] != "Z"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -199,12 +151,13 @@ def test_a_killed_export_goes_on_where_it_stopped(
 ):
     path = tmp_path / "out" / "c"
     process = start(path, workers)
-    wait_for(lambda: len(part_files(path.parent)) >= 3 or process.poll() is not None)
+    folder = path.parent
+    limits.wait_for(lambda: len(part_files(folder)) >= 3 or process.poll() is not None)
     helpers = children(process)
     assert len(helpers) >= workers
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    wait_for(lambda: not any(map(is_running, helpers)))
+    limits.wait_for(lambda: not any(map(programs.is_running, helpers)))
     assert not path.exists()
 
     finished = [file.name for file in part_files(path.parent)]
@@ -233,7 +186,7 @@ def test_a_killed_export_goes_on_where_it_stopped(
 def test_a_second_export_waits_for_the_first(start, wanted, tmp_path):
     path = tmp_path / "out" / "c"
     first = start(path, 0)
-    wait_for(lambda: part_files(path.parent) or first.poll() is not None)
+    limits.wait_for(lambda: part_files(path.parent) or first.poll() is not None)
     first.send_signal(signal.SIGSTOP)
     second = start(path, 0)
     assert "another process works in" in second.stderr.readline()
@@ -252,7 +205,7 @@ def failing_after(documents, count):
 
 
 def interrupt(documents, trained, path, **kwargs):
-    kwargs = {"made_by": MADE_BY, "split_fn": lines, "part_chars": PART_CHARS} | kwargs
+    kwargs = {"made_by": MADE_BY, "split_fn": list, "part_chars": PART_CHARS} | kwargs
     with pytest.raises(RuntimeError, match="disk gone"):
         cache.build_cache(failing_after(documents, 60), trained, path, **kwargs)
 
@@ -317,12 +270,12 @@ def test_an_id_that_would_wrap_round_is_an_error(trained, tmp_path, bad, monkeyp
     monkeypatch.setattr(trained, "encode_batch", lambda texts: [wrong for _ in texts])
     one = [Document("d/0", ("alpha beta",))]
     with pytest.raises(ValueError, match=f"{bad}.*vocabulary has ids 0 to 144"):
-        cache.build_cache(one, trained, tmp_path / "c", made_by={}, split_fn=lines)
+        cache.build_cache(one, trained, tmp_path / "c", made_by={}, split_fn=list)
     assert os.listdir(tmp_path) == []
 
 
 def test_part_files_hold_all_of_a_part(documents, trained, tmp_path):
-    part = export.encode(documents[:7], trained, lines)
+    part = export.encode(documents[:7], trained, list)
     parts.write_part(tmp_path / "0.npz", "digest", export._to_part(part))
     read = export._from_part(parts.read_part(tmp_path / "0.npz", "digest"))
     for name in ("ids", "word_starts", "sentence_lengths", "document_lengths"):

@@ -4,11 +4,10 @@ import hashlib
 
 import numpy as np
 import pytest
-from toy_text import ids_of, make_cache, restored
+from toy_text import cache_of, ids_of, make_cache, restored
 
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining import masking
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packed import CAUSAL, MASKED, CausalRows, MaskedRows
 from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import TextReader
@@ -26,13 +25,8 @@ def text():
     """
     words = np.repeat(np.arange(7), WORDS)
     tokens = np.stack([10 * words + 10, 10 * words + 11], 1).reshape(-1)
-    cache = TokenCache.from_arrays(
-        tokens.astype(np.uint16),
-        np.tile([True, False], len(words)),
-        np.arange(0, len(tokens) + 1, 6),
-        np.cumsum([0, 1, 2, 3, 4, 10, 1, 2]),
-        vocab_size=90,
-    )
+    documents, starts = [[6] * (n // 3) for n in WORDS], np.tile([True, False], 69)
+    cache = cache_of(documents, words=starts, tokens=tokens, vocab_size=90)
     return packed(cache, LENGTH, max_sentence_tokens=LENGTH, min_sentences=1)
 
 

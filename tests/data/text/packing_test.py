@@ -1,24 +1,9 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from toy_text import cache_of
 
 from etc_jax.data.text import packing
-from etc_jax.data.text.cache import TokenCache
-
-
-def _cache(documents, word_share=0.7, seed=0):
-    """Documents as sentence lengths; words start at random places."""
-    lengths = np.array([n for d in documents for n in d], np.int64)
-    offsets = np.cumsum([0, *lengths])
-    words = np.random.default_rng(seed).random(offsets[-1]) < word_share
-    words[offsets[:-1]] = True
-    return TokenCache.from_arrays(
-        np.zeros(offsets[-1], np.uint16),
-        words,
-        offsets,
-        np.cumsum([0, *map(len, documents)]),
-        vocab_size=1,
-    )
 
 
 def _windows(plan):
@@ -27,8 +12,29 @@ def _windows(plan):
     ]
 
 
+def check_pieces(plan, documents, long_length, global_length):
+    """Windows hold their pieces, and each token of a kept document is in one.
+
+    Returns (first segment, one past the last) of every piece.
+    """
+    offsets, pieces = plan.segment_offsets, []
+    owner = np.repeat(np.arange(len(documents)), [sum(d) for d in documents])
+    seen = np.zeros(len(owner), int)
+    for window in _windows(plan):
+        assert sum(offsets[b] - offsets[a] for _, a, b in window) <= long_length
+        assert sum(b - a for _, a, b in window) <= global_length
+        for document, first, stop in window:
+            tokens = slice(offsets[first], offsets[stop])
+            assert stop > first and (owner[tokens] == document).all()
+            seen[tokens] += 1
+            pieces.append((first, stop))
+    kept = np.array([len(d) >= 7 for d in documents])
+    np.testing.assert_array_equal(seen, kept[owner])
+    return pieces
+
+
 def test_short_documents_share_a_window_and_long_ones_are_split():
-    cache = _cache([[4, 4, 4], [3, 3], [2], [3, 4, 4, 4]])
+    cache = cache_of([[4, 4, 4], [3, 3], [2], [3, 4, 4, 4]])
     plan = packing.pack(
         cache,
         long_length=12,
@@ -48,7 +54,7 @@ def test_short_documents_share_a_window_and_long_ones_are_split():
 
 def test_sentences_fill_a_window_too():
     plan = packing.pack(
-        _cache([[1] * 7, [1] * 7]),
+        cache_of([[1] * 7, [1] * 7]),
         long_length=100,
         global_length=5,
         max_sentence_tokens=5,
@@ -87,38 +93,19 @@ def test_every_sentence_is_in_one_window_that_holds_it(
     documents, long_length, global_length, limit, word_share
 ):
     documents.append([1] * 7)  # one at least is kept
-    cache = _cache(documents, word_share)
-    plan = packing.pack(
-        cache,
-        long_length=long_length,
-        global_length=global_length,
-        max_sentence_tokens=limit,
-    )
+    cache = cache_of(documents, words=word_share)
+    sizes = {"long_length": long_length, "global_length": global_length}
+    sizes["max_sentence_tokens"] = limit
+    plan = packing.pack(cache, **sizes)
     offsets = plan.segment_offsets
     assert np.diff(offsets).max() <= limit
     assert np.isin(cache.sentence_offsets, offsets).all()
-    seen = np.zeros(cache.num_tokens, int)
-    owner = np.repeat(np.arange(len(documents)), [sum(d) for d in documents])
-    for window in _windows(plan):
-        assert sum(offsets[b] - offsets[a] for _, a, b in window) <= long_length
-        assert sum(b - a for _, a, b in window) <= global_length
-        for document, first, stop in window:
-            tokens = slice(offsets[first], offsets[stop])
-            assert stop > first and (owner[tokens] == document).all()
-            seen[tokens] += 1
-    kept = np.array([len(d) >= 7 for d in documents])
-    np.testing.assert_array_equal(seen, kept[owner])
-    assert plan.counts.tokens == seen.sum()
+    check_pieces(plan, documents, long_length, global_length)
+    kept = [sum(d) for d in documents if len(d) >= 7]
+    assert (plan.counts.tokens, plan.counts.documents) == (sum(kept), len(kept))
     assert plan.counts.tokens + plan.counts.tokens_dropped == cache.num_tokens
-    assert plan.counts.documents == kept.sum()
     assert plan.counts.sentences_split == sum(n > limit for d in documents for n in d)
-    again = packing.pack(
-        cache,
-        long_length=long_length,
-        global_length=global_length,
-        max_sentence_tokens=limit,
-    )
-    assert _windows(again) == _windows(plan)
+    assert _windows(packing.pack(cache, **sizes)) == _windows(plan)
 
 
 @settings(deadline=None, max_examples=60)
@@ -139,7 +126,7 @@ def _blocks(cache, **kwargs):
 
 
 def test_blocks_begin_anew_with_each_document_of_a_window():
-    cache = _cache([[4, 4, 4], [3, 2], [6, 6, 5]])
+    cache = cache_of([[4, 4, 4], [3, 2], [6, 6, 5]])
     plan = _blocks(cache, long_length=18, global_length=6, tokens_per_block=5)
     # 17 tokens, and 12 + 5 tokens; no block sees that sentences end at 4, 8, ...
     lengths = np.diff(plan.segment_offsets)
@@ -150,7 +137,7 @@ def test_blocks_begin_anew_with_each_document_of_a_window():
 
 
 def test_the_text_of_a_split_document_is_that_with_sentences():
-    cache = _cache([[5] * 30, [7] * 9])
+    cache = cache_of([[5] * 30, [7] * 9])
     sizes = {"long_length": 40, "global_length": 40, "max_sentence_tokens": 8}
     spans = []
     for plan in (
@@ -176,7 +163,7 @@ def test_every_block_is_full_but_the_last_of_its_piece(
     documents, long_length, tokens_per_block, spare
 ):
     documents.append([1] * 7)
-    cache = _cache(documents)
+    cache = cache_of(documents)
     global_length = -(-long_length // tokens_per_block) + spare
     plan = _blocks(
         cache,
@@ -186,19 +173,9 @@ def test_every_block_is_full_but_the_last_of_its_piece(
         tokens_per_block=tokens_per_block,
     )
     lengths = np.diff(plan.segment_offsets)
-    seen = np.zeros(cache.num_tokens, int)
-    owner = np.repeat(np.arange(len(documents)), [sum(d) for d in documents])
-    for window in _windows(plan):
-        assert sum(lengths[a:b].sum() for _, a, b in window) <= long_length
-        assert sum(b - a for _, a, b in window) <= global_length
-        for document, first, stop in window:
-            assert (lengths[first : stop - 1] == tokens_per_block).all()
-            assert 1 <= lengths[stop - 1] <= tokens_per_block
-            span = slice(plan.segment_offsets[first], plan.segment_offsets[stop])
-            assert (owner[span] == document).all()
-            seen[span] += 1
-    kept = np.array([len(d) >= 7 for d in documents])
-    np.testing.assert_array_equal(seen, kept[owner])
+    for first, stop in check_pieces(plan, documents, long_length, global_length):
+        assert (lengths[first : stop - 1] == tokens_per_block).all()
+        assert 1 <= lengths[stop - 1] <= tokens_per_block
 
 
 @settings(deadline=None, max_examples=60)
@@ -206,7 +183,7 @@ def test_every_block_is_full_but_the_last_of_its_piece(
 def test_no_piece_could_take_the_next_sentence(documents, long_length):
     documents.append([1] * 7)
     plan = packing.pack(
-        _cache(documents),
+        cache_of(documents),
         long_length=long_length,
         global_length=9,
         max_sentence_tokens=8,
@@ -301,5 +278,5 @@ def test_packing_many_documents_is_close_and_quick(mean, global_length, most):
 def test_lengths_out_of_range_are_errors(lengths, message):
     with pytest.raises(ValueError, match=message):
         packing.pack(
-            _cache([[5] * 7]), **({"long_length": 512, "global_length": 64} | lengths)
+            cache_of([[5] * 7]), **({"long_length": 512, "global_length": 64} | lengths)
         )

@@ -4,13 +4,22 @@ import json
 
 import numpy as np
 import pytest
-from toy_text import AMPLE, G, N, ids_of, make_cache, make_plan, make_reader
+from toy_text import (
+    AMPLE,
+    G,
+    N,
+    cache_of,
+    ids_of,
+    make_cache,
+    make_plan,
+    make_reader,
+)
 
 from etc_jax.data.mixture import Mixture
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.readers import MixtureReader
-from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text import statistics
 from etc_jax.data.text.statistics import (
     describe_batches,
     log_frequencies,
@@ -26,13 +35,21 @@ def test_log_frequencies_of_a_hand_made_text():
     np.testing.assert_allclose(got, np.log(np.array([2, 1, 4, 1]) / 8), rtol=1e-6)
 
 
-def test_entropy_of_hand_made_texts():
-    assert unigram_entropy(np.array([5, 5, 5])) == 0.0
-    assert unigram_entropy(np.arange(8)) == pytest.approx(np.log(8))
-    halves = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
-    assert unigram_entropy(np.array([1, 0, 1, 1])) == pytest.approx(halves)
+def test_unigram_entropy_of_known_texts():
+    assert unigram_entropy(np.array([7, 7, 7])) == 0.0
+    uniform = np.repeat(np.arange(100, dtype=np.uint16), 5)
+    assert unigram_entropy(uniform) == pytest.approx(np.log(100))
+    skewed = unigram_entropy(np.array([1, 1, 1, 2]))
+    assert skewed == pytest.approx(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
     with pytest.raises(ValueError, match="of no tokens is not defined"):
-        unigram_entropy(np.zeros(0, int))
+        unigram_entropy(np.zeros(0, np.uint16))
+
+
+def test_unigram_entropy_does_not_depend_on_chunks(monkeypatch):
+    tokens = np.random.default_rng(0).integers(0, 300, 5000)
+    whole = unigram_entropy(tokens)
+    monkeypatch.setattr(statistics, "_CHUNK_TOKENS", 7)
+    assert unigram_entropy(tokens) == pytest.approx(whole, rel=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +84,10 @@ def _hand_made():
 
     Every tenth token is 105.
     """
-    tokens = np.full(180, 104, np.uint16)
+    tokens = np.full(180, 104)
     tokens[::10] = 105
-    offsets = np.array([*range(0, 91, 10), 120, 150, 180])
-    cache = TokenCache.from_arrays(
-        tokens, np.ones(180, bool), offsets, np.array([0, 9, 12]), vocab_size=110
-    )
+    documents = [[10] * 9, [30] * 3]
+    cache = cache_of(documents, words=1.0, tokens=tokens, vocab_size=110)
     return cache, make_plan(cache, max_sentence_tokens=9)
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 
-import jax
-import numpy as np
 import pytest
+from hf_models import params_of
 from hub_samples import BERT_PIECES, TEXTS, bert_json, roberta_json, spiece
 from tokenizer_samples import BPE_PIECES
 
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder, reformer
 from etc_jax.conversion.formats import native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.loading import model_source
-from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import BertConfig, RobertaConfig
 from etc_jax.models.encoder.heads import EncoderForLabels
 from etc_jax.models.reformer.config import ReformerConfig
@@ -36,23 +33,12 @@ def command(*args) -> int:
     return convert.main([str(arg) for arg in args])
 
 
-def _params(abstract):
-    rng = np.random.default_rng(0)
-    return jax.tree.map(
-        lambda x: rng.normal(0.1, 0.3, x.shape).astype(np.float32), abstract
-    )
-
-
 def model_folder(folder, tokenizer_fn, config):
     """A model of transformers with its tokenizer."""
-    if isinstance(config, ReformerConfig):
-        params = _params(reformer.shapes(config))
-    else:
-        params = _params(encoder.shapes(EncoderForMaskedLm(config)))
     beside = tokenizer_fn(folder.with_name("tokenizer"))
     files = {p.name: p.read_bytes() for p in beside.iterdir()}
     del files["config.json"]
-    hugging_face.save(folder, params, config, files=files)
+    hugging_face.save(folder, params_of(config), config, files=files)
     return folder
 
 
@@ -121,7 +107,7 @@ SAYS = {
 def test_names_of_labels_and_ways_to_a_vector_go_along(tmp_path, capsys):
     """From Hugging Face to a model of ours, longer and larger ones, and back."""
     config = RobertaConfig(**SIZES | {"vocab_size": len(BPE_PIECES)})
-    params = _params(encoder.shapes(EncoderForLabels(config, num_labels=3)))
+    params = params_of(EncoderForLabels(config, num_labels=3))
     files = sentence_folder.files_of(SentenceFolder("cls", True, 12), 8)
     beside = roberta_json(tmp_path / "tokenizer")
     files |= {p.name: p.read_bytes() for p in beside.glob("tokenizer*")}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import fcntl
-import itertools
 import os
 import re
 
@@ -12,36 +11,19 @@ from window_samples import (
     SOURCE,
     contents,
     make_rich_window,
-    make_tokenizer,
     make_window,
     make_windows,
 )
+from written_windows import write_windows
 
 from etc_jax.data.schema import Placed
 from etc_jax.data.windows import arrays as window_arrays
-from etc_jax.data.windows.cache import WindowCache
 from etc_jax.data.windows.writing import (
     LeftOut,
     NoWindowError,
     build_windows,
     part_of,
-    write_windows,
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer()
-
-
-@pytest.fixture
-def windows():
-    return make_windows(7)
-
-
-@pytest.fixture
-def cache(windows, tokenizer, tmp_path):
-    return write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +41,16 @@ def test_ids_take_as_little_room_as_the_vocabulary_allows(vocab_size, dtype):
     assert arrays["structure.exempt_l2g"].dtype == "bool"
 
 
+def padding_after(window):
+    """Makes the last long token padding, in all but the words."""
+    structure = window.structure
+    for array in (window.tokens.long, window.types.long, structure.long_segment_ids):
+        array[-1] = 0
+    structure.long_example_ids[-1] = structure.exempt_l2g[-1] = 0
+    structure.links[-1] = -1
+    window.labels["occurrences"][-1] = 0
+
+
 def spoil(window, what):
     structure = window.structure
     if what == "id":
@@ -70,7 +62,7 @@ def spoil(window, what):
     elif what == "segment":
         structure.long_segment_ids[0] = 2**15
     elif what == "padding":
-        window.tokens.long[-1] = structure.long_example_ids[-1] = 0
+        padding_after(window)
         window.types.long[-1] = 3
     elif what == "label":
         window.labels["answer"] = np.zeros(5)
@@ -78,6 +70,20 @@ def spoil(window, what):
         window.labels["more"] = np.zeros(())
     elif what == "links":
         window.structure = dataclasses.replace(structure, links=structure.links[:, :1])
+    elif what == "no axis":
+        window.axes = {k: x for k, x in window.axes.items() if k != "visual"}
+    elif what == "every batch":
+        window.extra["weights"] = np.zeros(())
+        window.axes = window.axes | {"weights": Placed()}
+    elif what == "length":
+        window.extra["visual"]["font"] = np.zeros(40, np.uint8)
+    elif what == "length of a label":
+        window.labels["occurrences"] = np.zeros(12, np.uint8)
+    elif what == "padding of words":
+        padding_after(window)
+        window.extra["long_words"][-1] = 3
+    elif what == "shape":
+        window.extra["page"] = np.zeros((2, 3), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -89,73 +95,25 @@ def spoil(window, what):
         ("segment", "long_segment_ids has 32768, which does not fit into int16"),
         ("padding", "long_types has 3 in the padding, expected 0"),
         ("label", r"label 'answer' has shape \(5,\), expected \(\) or"),
-        ("label there", "it has .*more.*, but the windows before it"),
+        ("label there", r"it has .*more.*, but the windows before it"),
         ("links", r"shape=\(1,\).*, but the windows before it .*shape=\(2,\)"),
+        ("no axis", "extra input 'visual' has no axis; "),
+        ("every batch", "extra input 'weights' is in every batch; "),
+        ("length", r"'visual.font' has shape \(40,\), .* axis global: \(12,\)"),
+        (
+            "length of a label",
+            r"label 'occurrences' has shape \(12,\), .* axis long: \(40,\)",
+        ),
+        ("padding of words", "long_words has 3 in the padding, expected -1"),
+        ("shape", r"shape=\(2, 3\).*, but the windows before it .*shape=\(2, 2\)"),
     ],
 )
-def test_what_cannot_be_kept_is_named(windows, tokenizer, tmp_path, what, message):
+def test_what_cannot_be_kept_is_named(tokenizer, tmp_path, what, message):
+    windows = make_windows(5, make_fn=make_rich_window)
     spoil(windows[4], what)
     with pytest.raises(ValueError, match=f"window of record 'record 4.*{message}"):
         write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
     assert os.listdir(tmp_path) == []
-
-
-def spoil_rich(window, what):
-    if what == "no axis":
-        window.axes = {k: x for k, x in window.axes.items() if k != "visual"}
-    elif what == "every batch":
-        window.extra["weights"] = np.zeros(())
-        window.axes = window.axes | {"weights": Placed()}
-    elif what == "length":
-        window.extra["visual"]["font"] = np.zeros(40, np.uint8)
-    elif what == "label":
-        window.labels["occurrences"] = np.zeros(12, np.uint8)
-    elif what == "padding":
-        window.structure.long_example_ids[-1] = window.tokens.long[-1] = 0
-        window.types.long[-1] = 0
-        window.structure.links[-1] = -1
-        window.labels["occurrences"][-1] = 0
-        window.structure.long_segment_ids[-1] = 0
-        window.structure.exempt_l2g[-1] = False
-        window.extra["long_words"][-1] = 3
-    elif what == "shape":
-        window.extra["page"] = np.zeros((2, 3), np.float32)
-
-
-@pytest.mark.parametrize(
-    "what, message",
-    [
-        ("no axis", "extra input 'visual' has no axis; "),
-        ("every batch", "extra input 'weights' is in every batch; "),
-        (
-            "length",
-            r"'visual.font' has shape \(40,\), .* axis global: \(12,\)",
-        ),
-        ("label", r"label 'occurrences' has shape \(12,\), .* axis long: \(40,\)"),
-        ("padding", "long_words has 3 in the padding, expected -1"),
-        ("shape", r"shape=\(2, 3\).*, but the windows before it .*shape=\(2, 2\)"),
-    ],
-)
-def test_further_inputs_that_cannot_be_kept_are_named(
-    tokenizer, tmp_path, what, message
-):
-    windows = make_windows(5, make_fn=make_rich_window)
-    spoil_rich(windows[4], what)
-    with pytest.raises(ValueError, match=f"window of record 'record 4.*{message}"):
-        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
-    assert os.listdir(tmp_path) == []
-
-
-def build(windows, tokenizer, path, sizes, source=SOURCE, **kwargs):
-    """A cache in parts of some sizes."""
-    borders = np.cumsum([0, *sizes])
-
-    def parts(*_):
-        for a, b in itertools.pairwise(borders):
-            here = windows[a:b]
-            yield part_of(here, tokenizer.vocab_size, len(here), LeftOut())
-
-    return build_windows(parts, tokenizer, path, source, **kwargs)
 
 
 @pytest.mark.parametrize("make_fn", [make_window, make_rich_window])
@@ -163,7 +121,7 @@ def build(windows, tokenizer, path, sizes, source=SOURCE, **kwargs):
 def test_parts_do_not_change_a_byte(tokenizer, tmp_path, sizes, make_fn):
     windows = make_windows(7, make_fn=make_fn)
     cache = write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
-    made = build(windows, tokenizer, tmp_path / "p", sizes)
+    made = write_windows(windows, tokenizer, tmp_path / "p", SOURCE, sizes)
     assert contents(made.path) == contents(cache.path)
     assert sorted(os.listdir(tmp_path)) == ["c", "p"]
 
@@ -171,29 +129,15 @@ def test_parts_do_not_change_a_byte(tokenizer, tmp_path, sizes, make_fn):
 def test_parts_that_differ_are_an_error(windows, tokenizer, tmp_path):
     del windows[5].labels["answer"]
     with pytest.raises(ValueError, match="windows of one cache differ"):
-        build(windows, tokenizer, tmp_path / "p", [5, 1, 1])
+        write_windows(windows, tokenizer, tmp_path / "p", SOURCE, [5, 1, 1])
     assert os.listdir(tmp_path) == []
 
 
 def test_progress_ends_with_the_totals(windows, tokenizer, tmp_path):
     seen = []
-    build(
-        windows,
-        tokenizer,
-        tmp_path / "p",
-        [3, 4],
-        progress_fn=lambda *counts: seen.append(counts),
-    )
+    asked = (windows, tokenizer, tmp_path / "p", SOURCE, [3, 4])
+    write_windows(*asked, progress_fn=lambda *counts: seen.append(counts))
     assert seen == [(3, 3), (7, 7)]
-
-
-def test_an_equal_cache_is_reused_without_work(cache, tokenizer):
-    def parts(*_):
-        raise AssertionError("parts were made")
-        yield
-
-    again = build_windows(parts, tokenizer, cache.path, SOURCE)
-    assert again.num_windows == 7
 
 
 @pytest.mark.parametrize(
@@ -216,22 +160,6 @@ def test_a_cache_of_another_source_is_refused(cache, windows, tokenizer, change)
             windows, tokenizer, cache.path, dataclasses.replace(SOURCE, **change)
         )
     assert contents(cache.path) == before
-
-
-def test_a_cache_of_another_vocabulary_is_refused(cache, windows):
-    other = make_tokenizer("more")
-    with pytest.raises(ValueError, match="with vocabulary"):
-        write_windows(windows, other, cache.path, SOURCE)
-    with pytest.raises(ValueError, match="made with vocabulary .* in use is"):
-        WindowCache.open(cache.path, other.fingerprint())
-
-
-def test_a_folder_of_other_files_is_refused(windows, tokenizer, tmp_path):
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="exists and is not a window cache"):
-        write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
-    assert os.listdir(tmp_path / "c") == ["thesis.txt"]
 
 
 def test_no_window_at_all_is_an_error_that_says_why(tokenizer, tmp_path):

@@ -20,31 +20,15 @@ from window_samples import (
     padded,
     stacked,
 )
+from written_windows import write_windows
 
 from etc_jax.base.types import Rows
 from etc_jax.data.pretraining import masking
-from etc_jax.data.windows import arrays as window_arrays
-from etc_jax.data.windows.cache import FORMAT, WindowCache, WindowReader
-from etc_jax.data.windows.writing import write_windows
+from etc_jax.data.windows.cache import WindowCache, WindowReader
 from etc_jax.data.workers import WorkerReader, dumps
 from etc_jax.structure import Structure, flat
 
 USUAL = {"lengths": {"long": 40, "global": 12}, "batch_size": 3, "seed": 0}
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return make_tokenizer()
-
-
-@pytest.fixture
-def windows():
-    return make_windows(7)
-
-
-@pytest.fixture
-def cache(windows, tokenizer, tmp_path):
-    return write_windows(windows, tokenizer, tmp_path / "c", SOURCE)
 
 
 def make_reader(*caches, **kwargs):
@@ -130,13 +114,6 @@ def test_a_cache_of_version_2_is_read(tokenizer, tmp_path):
         write_windows(made, tokenizer, path, SOURCE)
     with WorkerReader(make_reader(before), num_workers=1) as workers:
         assert_same(workers.batch_at(3), make_reader(now).batch_at(3))
-
-
-def test_worker_processes_have_further_inputs_too(tokenizer, tmp_path):
-    made = make_windows(5, make_fn=make_rich_window)
-    reader = make_reader(write_windows(made, tokenizer, tmp_path / "c", SOURCE))
-    with WorkerReader(reader, num_workers=1) as workers:
-        assert_same(workers.batch_at(3, [1]), reader.batch_at(3, [1]))
 
 
 def test_a_window_without_long_or_global_tokens_is_one(tokenizer, tmp_path):
@@ -232,32 +209,11 @@ def test_training_is_endless_epochs_of_permutations(cache, windows):
     assert reader.num_examples == 7 and reader.steps_per_epoch == 3
 
 
-def test_a_batch_is_a_function_of_the_step(cache):
-    reader = make_reader(cache)
-    for step in (50, 0, 7, 0):
-        assert_same(reader.batch_at(step), make_reader(cache).batch_at(step))
-
-
 def test_training_batches_hold_whole_windows(cache, windows):
     reader = make_reader(cache)
     for step in range(4):
         rows = [windows[i] for i in order_of(reader, [step], windows)]
         assert_same(reader.batch_at(step), stacked(rows, 40, 12))
-
-
-@pytest.mark.parametrize("rows", [slice(1, 3), [2, 0], np.array([1]), slice(0, 0)])
-@pytest.mark.parametrize("evaluation", [False, True])
-def test_rows_are_those_of_the_whole_batch(cache, rows, evaluation):
-    reader = make_reader(cache, batch_size=4, evaluation=evaluation)
-    whole, part = reader.batch_at(1), reader.batch_at(1, rows)
-    for key in ("long_tokens", "global_types", "weights"):
-        np.testing.assert_array_equal(part[key], whole[key][rows])
-    np.testing.assert_array_equal(
-        part["structure"].links, whole["structure"].links[rows]
-    )
-    np.testing.assert_array_equal(
-        part["labels"]["support"], whole["labels"]["support"][rows]
-    )
 
 
 def test_evaluation_is_one_epoch_in_order_with_padding_after(cache, windows):
@@ -270,14 +226,6 @@ def test_evaluation_is_one_epoch_in_order_with_padding_after(cache, windows):
     assert last["weights"].tolist() == [1, 0, 0]
     assert not last["structure"].long_example_ids[1:].any()
     assert (last["structure"].links[1:] == -1).all()
-    with pytest.raises(IndexError, match=r"no batch for step 3; expected 0\.\.2"):
-        reader.batch_at(3)
-
-
-@pytest.mark.parametrize("evaluation", [False, True])
-def test_a_negative_step_is_an_error(cache, evaluation):
-    with pytest.raises(IndexError, match="no batch for step -1"):
-        make_reader(cache, evaluation=evaluation).batch_at(-1)
 
 
 def test_flat_batches_are_the_ablation_of_the_others(cache):
@@ -307,14 +255,6 @@ def test_batches_may_be_written_to(cache):
     batch["long_tokens"] += 1
     batch["structure"].links[:] = 0
     batch["labels"]["answer"][:] = 0
-
-
-def test_worker_processes_give_the_same_batches(cache):
-    reader = make_reader(cache)
-    with WorkerReader(reader, num_workers=1) as workers:
-        for step in (0, 1, 9):
-            assert_same(workers.batch_at(step), reader.batch_at(step))
-        assert_same(workers.batch_at(9, [1]), reader.batch_at(9, [1]))
 
 
 def test_workers_map_the_files_instead_of_copying_them(cache, tmp_path):
@@ -370,55 +310,12 @@ def test_caches_of_other_labels_or_vocabulary_are_no_pool(
         make_reader(cache, other)
 
 
-@pytest.mark.parametrize(
-    "kwargs, message",
-    [({"batch_size": 0}, "batch_size is 0"), ({"seed": -1}, "seed is -1")],
-)
-def test_numbers_out_of_range_are_named(cache, kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        make_reader(cache, **kwargs)
-
-
 def test_no_cache_is_an_error():
     with pytest.raises(ValueError, match="0 window caches"):
         make_reader()
 
 
 # --- damage ---------------------------------------------------------------------------
-
-RICH = make_rich_window(0)
-KINDS = window_arrays.array_kinds(RICH.schema.of(RICH), "uint16")
-OFFSETS = map(window_arrays.offsets_of, window_arrays.ragged_axes(KINDS))
-ARRAYS = sorted([*KINDS, *OFFSETS])
-
-
-@pytest.fixture
-def rich_cache(tokenizer, tmp_path):
-    made = make_windows(7, make_fn=make_rich_window)
-    return write_windows(made, tokenizer, tmp_path / "r", SOURCE)
-
-
-def test_every_array_is_tried(rich_cache):
-    assert ARRAYS == sorted(rich_cache.arrays)
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_a_damaged_file_is_named(rich_cache, name):
-    cache = rich_cache
-    file = cache.path / f"{name}.npy"
-    whole = file.read_bytes()
-    flipped = bytearray(whole)
-    flipped[-1] ^= 0x10
-    for damaged in (flipped, whole[:-1], whole[:50], b""):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match=f"{name}.npy is damaged"):
-            WindowCache.open(cache.path)
-    file.unlink()
-    with pytest.raises(ValueError, match=f"{name}.npy is damaged"):
-        WindowCache.open(cache.path)
-    file.write_bytes(whole)
-    assert WindowCache.open(cache.path).num_windows == 7
-
 
 # Of the first version, which nothing but its values can be checked by.
 
@@ -427,18 +324,6 @@ def test_a_damaged_file_is_named(rich_cache, name):
 def unsealed(tmp_path):
     without_checksums(path := window_cache_of_version_2(tmp_path / "unsealed"))
     return path
-
-
-def test_a_file_of_another_length_is_named(unsealed):
-    np.save(unsealed / "long_ids.npy", np.zeros(3, np.uint16))
-    with pytest.raises(ValueError, match=r"long_ids.npy holds uint16\[3\], expected"):
-        WindowCache.open(unsealed)
-
-
-def test_arrays_of_objects_are_refused(unsealed):
-    np.save(unsealed / "long_ids.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(ValueError, match="long_ids.npy is damaged .*Python objects"):
-        WindowCache.open(unsealed)
 
 
 @pytest.mark.parametrize(
@@ -466,30 +351,3 @@ def test_a_damaged_header_is_named(unsealed, old, new, message):
     file.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
         WindowCache.open(unsealed)
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        ('"format_version": 3', '"format_version": 99'),
-        ('"schema"', '"skema"'),
-        ('"axis": "global"', '"axis": "grobal"'),
-        ('"checksum"', '"sum"'),
-        ('"task": "toy"', '"task": 7'),
-        ('"long_length": 40', '"long_length": 41'),
-        ("{", ""),
-    ],
-)
-def test_a_damaged_header_is_named_whatever_is_damaged(cache, old, new):
-    file = cache.path / "header.json"
-    whole = file.read_text()
-    assert old in whole
-    file.write_text(whole.replace(old, new, 1))
-    with pytest.raises(ValueError, match="header.json is damaged|version 99"):
-        WindowCache.open(cache.path)
-
-
-def test_a_missing_cache_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no window cache in .*nowhere"):
-        WindowCache.open(tmp_path / "nowhere")
-    assert not FORMAT.is_at(tmp_path / "nowhere")

@@ -4,9 +4,10 @@ import dataclasses
 
 import multihop_samples
 import pytest
+from written_windows import write_windows
 
 from etc_jax import config as config_lib
-from etc_jax.data.windows.writing import WindowSource, write_windows
+from etc_jax.data.windows.writing import WindowSource
 from etc_jax.datasets.task import find_task
 from etc_jax.objectives.jobs import finetuning as finetuning_job
 

@@ -7,8 +7,8 @@ import pytest
 from seqio_samples import (
     forget_tasks,
 )
+from toy_text import reconstructed
 
-from etc_jax.data.pretraining import denoising
 from etc_jax.data.pretraining.denoising import Corrupted, Spans
 from etc_jax.data.pretraining.masking import generator
 from etc_jax.data.text.denoised import DenoisedRows, Denoising
@@ -82,7 +82,7 @@ def text_of(example, kind, tokenizer):
     if kind == "spans":
         sentinels = [tokenizer.added_ids[f"<extra_id_{i}>"] for i in range(10)]
         found = Corrupted(read, written)
-        return denoising.reconstructed(found, sentinels).tolist()
+        return reconstructed(found, sentinels).tolist()
     if kind == "infilling":
         # What is left is a part of the text, in its order.
         left = iter(written.tolist())
