@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_text
 import toy_job
+from config_changes import changed
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -21,10 +22,12 @@ SIZES = {**tiny_text.SIZES, "data.text_field": "body", "train.batch_size": 8}
 
 
 def mistakes():
-    """(an empty list, a decorator that adds to it).
+    """(an empty list, a decorator that adds to it, a function that does).
 
     What is added is (number, title, what the message must hold, the function): it takes
-    a `Bench`, makes the mistake there, and returns the message.
+    a `Bench`, makes the mistake there, and returns the message. The second way is
+    `plain(how)(number, title, *parts, **changes)`, where `how` is the method of `Bench`
+    that is called with the changes.
     """
     found = []
 
@@ -35,7 +38,13 @@ def mistakes():
 
         return add
 
-    return found, mistake
+    def plain(how):
+        def add(number, title, *parts, **changes):
+            mistake(number, title, *parts)(lambda bench: how(bench, **changes))
+
+        return add
+
+    return found, mistake, plain
 
 
 @dataclasses.dataclass
@@ -77,11 +86,8 @@ class Bench:
     def config(self, values=None, **changes):
         """What is said about a config that is refused."""
         values = toy_job.config_dict().to_dict() if values is None else values
-        for path, value in changes.items():
-            section, field = path.split("__")
-            values[section][field] = value
         with pytest.raises(config_lib.ConfigError) as caught:
-            config_lib.from_config_dict(values)
+            changed(values, changes)
         assert len(caught.value.problems) == 1
         return str(caught.value)
 
@@ -89,6 +95,17 @@ class Bench:
         """The real job with batches that `spoil_fn` has changed."""
         self.monkeypatch.setattr(Spoilt, "fn", staticmethod(spoil_fn))
         return self.text(objective__name=SPOILT)
+
+    def put(self, **changes):
+        """The real job with batches of which one value is another."""
+
+        def spoil(batch):
+            array = {name: np.array(batch[name]) for name in changes}
+            for name, value in changes.items():
+                array[name].flat[0] = value
+            return {**batch, **array}
+
+        return self.spoilt(spoil)
 
     def again(self, **changes):
         """The finished run, continued."""
@@ -145,14 +162,3 @@ def spoilt_job(config, folder):
     return dataclasses.replace(
         job, train_batch=lambda step, rows: Spoilt.fn(job.train_batch(step, rows))
     )
-
-
-def put(name, value):
-    """A batch -> the batch with one value changed."""
-
-    def spoil(batch):
-        array = np.array(batch[name])
-        array.flat[0] = value
-        return {**batch, name: array}
-
-    return spoil

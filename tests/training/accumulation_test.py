@@ -7,6 +7,7 @@ import pytest
 import toy_job
 from flax import linen as nn
 from tpu_process import in_a_process
+from trees import assert_close
 
 from etc_jax.layers.common import Mlp
 from etc_jax.layers.stack import Stack
@@ -229,11 +230,7 @@ def test_collected_once_or_not_the_gradient_is_that_of_one_device():
     params, batch = stack_case()
     want = jax.jit(functools.partial(stack_gradient, steps=1, dtype="float32"))
     got = on_eight(params, batch, steps=4, dtype="float32")(params, batch)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8),
-        got,
-        want(params, batch),
-    )
+    assert_close(got, want(params, batch), rtol=1e-5, atol=1e-8)
 
 
 def test_weights_are_collected_once_a_step_whatever_the_microbatches():
