@@ -1,9 +1,9 @@
 """Language models through the training loop: sources, figures, bad input."""
 
-import json
-
 import numpy as np
 import pytest
+from config_changes import changed
+from training_runs import lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -37,10 +37,7 @@ def config_of(**changes):
         num_steps=20, batch_size=8, eval_every_steps=10, log_every_steps=5
     )
     config.checkpoint.update(every_steps=20)
-    for path, value in changes.items():
-        section, field = path.split("__")
-        config[section][field] = value
-    return config_lib.from_config_dict(config)
+    return changed(config, changes)
 
 
 @pytest.fixture
@@ -51,18 +48,13 @@ def of_bytes(tmp_path):
     return {"data__source": "bytes", "data__paths": (str(file),)}
 
 
-def evaluations(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "eval"]
-
-
 # In the default run: a text in `causal_text_test`, bytes in `longformer_lm_job_test`.
 @pytest.mark.full
 def test_a_text_is_learnt_and_its_bits_are_told(of_bytes, tmp_path):
     folder = tmp_path / "run"
     result = train_and_evaluate(config_of(**of_bytes), folder)
     assert result.exit_code == 0
-    first, last = evaluations(folder)
+    first, last = lines(folder, "eval")
     for line in (first, last):
         assert line["bits"] == pytest.approx(line["loss"] / np.log(2), rel=1e-5)
     # Sixteen symbols take 4 bits, one that is known takes none.

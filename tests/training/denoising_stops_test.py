@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tiny_text
+from denoising_runs import END, values_of
 from random_encoder_decoders import random_params
 from training_runs import check_stops, compiled_once, losses
 
@@ -30,8 +31,8 @@ BART = BartConfig(
     max_length=64,
     # [PAD] and [SEP] of a vocabulary that is learnt.
     pad_id=0,
-    eos_id=102,
-    decoder_start_id=102,
+    eos_id=END,
+    decoder_start_id=END,
 )
 # The first step, after checkpoints and between them, and beside an epoch's edge.
 STOPS = (1, 4, 6, 7, 11)
@@ -57,29 +58,13 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def config(home, one_device):
-    values = config_lib.default_config("bart", objective="denoising", source="jsonl")
+    values = values_of(home, "bart")
     model = native.read_config(home / "grown")
     values.model.update(dataclasses.asdict(model))
     values.objective.share = 0.2
-    values.data.update(
-        paths=(str(home / "rows.jsonl"),),
-        text_field="body",
-        validation_fraction=0.4,
-        cache_dir=str(home / "cache"),
-        tokenizer=str(home / "grown"),
-        vocab_size=model.vocab_size,
-        max_sentence_tokens=48,
-        input_length=64,
-        target_length=32,
-    )
-    values.optimizer.learning_rate = 1e-2
-    values.schedule.warmup_steps = 2
-    values.train.update(
-        batch_size=ROWS,
-        num_steps=STEPS,
-        log_every_steps=1,
-        eval_every_steps=STEPS,
-    )
+    values.data.update(tokenizer=str(home / "grown"), vocab_size=model.vocab_size)
+    values.train.update(batch_size=ROWS, num_steps=STEPS, log_every_steps=1)
+    values.train.eval_every_steps = STEPS
     values.checkpoint.update(every_steps=3, init_from=str(home / "grown"))
     return config_lib.from_config_dict(values)
 
