@@ -11,6 +11,7 @@ import toy_job
 
 from etc_jax.training import errors, run as run_lib
 from etc_jax.training.loop import Run, Steps
+from etc_jax.training.preflight import plan as plan_lib
 from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 
@@ -42,6 +43,13 @@ def timeless(workdir):
     return [
         {k: v for k, v in line.items() if k not in TIMES} for line in lines(workdir)
     ]
+
+
+def plan_of(config, mesh=None, check_batches=1):
+    """The plan of a run of the toy, on the mesh of its config or another."""
+    mesh = mesh or plan_lib.mesh_for(config)
+    job = toy_job.make_job(config, None)
+    return plan_lib.make_plan(config, job, mesh, check_batches=check_batches)
 
 
 # --- what happens within a run --------------------------------------------------------
@@ -127,8 +135,8 @@ def state_at_start(config, workdir):
     return seen[0]
 
 
-def check_stops(config, folder, stops):
-    """A run that is stopped after some steps is an uninterrupted one, at every step.
+def check_stops(config, folder, stops, *, at_every_step=True):
+    """A run that is stopped after some steps is an uninterrupted one.
 
     Every bit of parameters and moments, and every metric.
 
@@ -136,6 +144,7 @@ def check_stops(config, folder, stops):
       config: of the run.
       folder: the runs are in `whole` and `stopped` in it.
       stops: steps after which SIGTERM comes.
+      at_every_step: compares the states of all steps, not of the last one alone.
 
     Returns:
       The result of the uninterrupted run.
@@ -143,7 +152,8 @@ def check_stops(config, folder, stops):
 
     def run(name, digests, stop=None):
         with pytest.MonkeyPatch.context() as patch:
-            note_digests(patch, digests)
+            if at_every_step:
+                note_digests(patch, digests)
             stop_after(patch, stop)
             return train_and_evaluate(config, folder / name)
 
@@ -153,7 +163,10 @@ def check_stops(config, folder, stops):
     for stop in stops:
         stopped = run("stopped", found, stop)
         assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, stop)
-    assert run("stopped", found).exit_code == errors.DONE
-    assert found == expected and len(found) == config.train.num_steps
+    last = run("stopped", found)
+    assert last.exit_code == errors.DONE
+    assert toy_job.digest(last.state) == toy_job.digest(result.state)
+    assert found == expected
+    assert len(found) == (config.train.num_steps if at_every_step else 0)
     assert timeless(folder / "stopped") == timeless(folder / "whole")
     return result

@@ -108,6 +108,10 @@ def test_images_need_one_file_each(tmp_path):
             "validation_paths: is .*does not use it",
         ),
         ({"model__vocab_size": 100, "data__source": "duplication"}, "model.vocab_size"),
+        (
+            {"data__source": "duplication", "data__input_length": 64},
+            "length: is 64, more than the 32 tokens of model.max_length",
+        ),
     ],
 )
 def test_configs_that_do_not_go_together_are_refused(changes, message):
@@ -120,12 +124,6 @@ def test_a_model_that_sees_both_sides_is_refused():
     message = "with model.causal=True, got family 'reformer'"
     with pytest.raises(ValueError, match=message):
         registry.lookup("objective", "causal_lm")(config, None)
-
-
-def test_sequences_beyond_the_positions_are_refused():
-    message = "data.input_length: is 64, more than the 32 tokens of model.max_length"
-    with pytest.raises(config_lib.ConfigError, match=message):
-        config_of(data__source="duplication", data__input_length=64)
 
 
 def test_bytes_beyond_the_table_are_named_before_compiling(of_bytes):

@@ -84,11 +84,8 @@ def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     assert train_and_evaluate(config, tmp_path / "run").exit_code == 0
     first, *_, last = lines(tmp_path / "run", "eval")
     assert last["bits"] < min(first["bits"], 0.9 * np.log2(tiny_text.VOCAB_SIZE))
-    check_continued(tmp_path / "run", tmp_path / "model", capsys)
-
-
-def check_continued(run, model, capsys):
-    """By the run and by its model with the tokenizer beside it, in words."""
+    # By the run and by its model with the tokenizer beside it, in words.
+    run, model = tmp_path / "run", tmp_path / "model"
     saved = read_params(run)
     tokenizer = (run / "tokenizer.json").read_bytes()
     files = {"tokenizer.json": tokenizer}

@@ -125,13 +125,6 @@ def test_dropout_needs_and_follows_its_key(text):
     assert one == again != other
 
 
-def test_a_model_that_sees_both_sides_is_refused(text):
-    config = stage(1, text, model__causal=False, model__positions="learnt")
-    message = "with model.causal=True, got family 'longformer'"
-    with pytest.raises(ValueError, match=message):
-        make_job(config)
-
-
 def test_a_family_without_a_language_model_is_refused(text):
     values = config_lib.default_config("bert")
     values.objective.name = "causal_lm"

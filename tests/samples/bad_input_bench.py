@@ -18,7 +18,6 @@ from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.run import train_and_evaluate
 
 SPOILT = "spoilt_mlm_cpc"
-SIZES = {**tiny_text.SIZES, "data.text_field": "body", "train.batch_size": 8}
 
 
 def mistakes():
@@ -59,17 +58,11 @@ class Bench:
 
     def text_config(self, **changes):
         """A config of real pre-training, changes as `data__vocab_size=3`."""
-        values = config_lib.default_config()
-        changes = {k.replace("__", "."): v for k, v in changes.items()}
-        if changes.get("data.source") == "cache":
-            values.update_from_flattened_dict(tiny_text.CACHE_SIZES)
-            values.train.batch_size = 8
-        else:
-            values.update_from_flattened_dict(SIZES)
-            values.data.update(source="jsonl", paths=(str(self.rows),))
-            values.data.cache_dir = str(self.cache)
-        values.update_from_flattened_dict(changes)
-        return config_lib.from_config_dict(values)
+        usual = {"train__batch_size": 8}
+        if changes.get("data__source") != "cache":
+            usual["data__paths"] = (str(self.rows),)
+            usual["data__cache_dir"] = str(self.cache)
+        return tiny_text.config(**{**usual, **changes})
 
     def refused(self, config, workdir=None):
         """What a run says that is refused."""

@@ -127,6 +127,15 @@ going_on(
     model__mlp_dim=64,
 )
 unrecorded(
+    29,
+    "a checkpoint of another run",
+    "undo the 2 changes",
+    "model.mlp_dim: 32 there, 64 now",
+    "optimizer.name: 'adamw' there, 'lamb' now",
+    model__mlp_dim=64,
+    optimizer__name="lamb",
+)
+unrecorded(
     30,
     "a checkpoint beyond the last step",
     "of step 4, beyond train.num_steps = 3",

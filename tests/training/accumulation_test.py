@@ -7,6 +7,7 @@ import pytest
 import toy_job
 from flax import linen as nn
 from tpu_process import in_a_process
+from training_runs import plan_of
 from trees import assert_close
 
 from etc_jax.layers.common import Mlp
@@ -169,9 +170,7 @@ def test_gradients_are_summed_in_the_shards_of_their_parameters():
     config = toy_job.config(
         mesh__fsdp=8, train__accumulation_steps=2, train__batch_size=16
     )
-    made = plan.make_plan(
-        config, toy_job.make_job(config, None), plan.mesh_for(config), check_batches=1
-    )
+    made = plan_of(config)
     with plan.on_mesh(made.mesh):
         text = plan.trace_step(made).lower().compile().as_text()
     loops = [line for line in text.splitlines() if " while(" in line]

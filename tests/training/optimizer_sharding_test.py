@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import toy_job
 from tpu_process import in_a_process
-from training_runs import losses, signal_at
+from training_runs import losses, plan_of, signal_at
 from trees import assert_close
 
 from etc_jax import config as config_lib
@@ -55,11 +55,6 @@ def trained(monkeypatch, folder, c, mesh_fn=make_mesh):
 
 
 assert_near = functools.partial(assert_close, rtol=1e-5, atol=1e-6)
-
-
-def planned(c):
-    mesh = make_mesh(c.mesh)
-    return plan.make_plan(c, toy_job.make_job(c, None), mesh, check_batches=1)
 
 
 def device_bytes(tree):
@@ -113,7 +108,7 @@ def test_a_factored_moment_of_too_few_dimensions_is_an_error():
 @pytest.mark.full
 def test_adafactor_on_eight_devices_is_that_on_one(monkeypatch, tmp_path):
     c = config("adafactor", mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
-    v_row = planned(c).state.opt_state.inner_state[1].v_row
+    v_row = plan_of(c).state.opt_state.inner_state[1].v_row
     assert v_row["mlp"]["wi"]["kernel"].sharding.spec == P("fsdp")
     many = trained(monkeypatch, tmp_path / "many", c)
     c = config("adafactor")
@@ -122,7 +117,7 @@ def test_adafactor_on_eight_devices_is_that_on_one(monkeypatch, tmp_path):
 
 
 def test_the_moments_of_adafactor_are_small():
-    adam, factored = planned(config("adamw")), planned(config("adafactor"))
+    adam, factored = plan_of(config("adamw")), plan_of(config("adafactor"))
     adam, factored = (device_bytes(p.state.opt_state) for p in (adam, factored))
     print(f"bytes of the optimizer: adamw {adam}, adafactor {factored}")
     assert factored < 0.1 * adam
@@ -164,8 +159,8 @@ def test_moments_split_over_data_train_alike(monkeypatch, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb_bert"])
 def test_splitting_the_moments_divides_their_bytes(name):
-    whole = planned(config(name, **SPLIT)).state
-    split = planned(config(name, **SPLIT, optimizer__shard_state=True)).state
+    whole = plan_of(config(name, **SPLIT)).state
+    split = plan_of(config(name, **SPLIT, optimizer__shard_state=True)).state
     assert device_bytes(split.params) == device_bytes(whole.params)
     parts = device_bytes(split.opt_state) / device_bytes(whole.opt_state)
     assert parts == pytest.approx(1 / 4, abs=0.02)
@@ -225,7 +220,7 @@ def test_a_run_continues_with_the_other_setting(monkeypatch, tmp_path):
 
 
 def compiled(c, mesh):
-    p = plan.make_plan(c, toy_job.make_job(c, None), mesh, check_batches=1)
+    p = plan_of(c, mesh)
     with plan.on_mesh(mesh):
         return p, plan.trace_step(p).lower().compile()
 

@@ -7,11 +7,10 @@ import types
 import numpy as np
 import pytest
 import toy_job
-from training_runs import MESH, change_batches
+from training_runs import MESH, change_batches, plan_of
 
 from etc_jax import config as config_lib
 from etc_jax.config import CheckpointConfig
-from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training import run as run_lib, workdir as workdir_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import plan
@@ -144,11 +143,9 @@ def test_the_first_batches_are_looked_at(tmp_path, monkeypatch, step):
 
 
 def plan_for(monkeypatch, change_fn, count):
-    config = toy_job.config()
     with monkeypatch.context() as patch:
         change_batches(patch, change_fn)
-        job = toy_job.make_job(config, None)
-        return plan.make_plan(config, job, make_mesh(MeshConfig()), check_batches=count)
+        return plan_of(toy_job.config(), check_batches=count)
 
 
 def test_so_many_batches_are_looked_at_as_asked(monkeypatch):
@@ -242,17 +239,6 @@ def unrecorded(finished, tmp_path):
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     (tmp_path / "run.json").unlink()
     return tmp_path
-
-
-@pytest.mark.usefixtures("no_compile")
-def test_a_checkpoint_of_another_config_names_the_fields(unrecorded):
-    other = short(model__mlp_dim=64, optimizer__name="lamb")
-    with pytest.raises(UserError) as caught:
-        train_and_evaluate(other, unrecorded)
-    text = str(caught.value)
-    assert "undo the 2 changes" in text
-    assert "model.mlp_dim: 32 there, 64 now" in text
-    assert "optimizer.name: 'adamw' there, 'lamb' now" in text
 
 
 def test_a_checkpoint_of_other_code_names_the_first_arrays(unrecorded, monkeypatch):

@@ -149,14 +149,13 @@ class Counting:
         return jax.nn.one_hot(ids, self.config.vocab_size)
 
 
-def test_the_decoder_of_the_family_is_used_where_there_is_one():
-    registry.register("decoder", toy_seq2seq.NAME)(Counting)
-    try:
-        made = learner()
-        assert made.why_no_outputs is None
-        got = made.outputs({}, jax.tree.map(jnp.asarray, BATCH))
-    finally:
-        del registry._TABLES["decoder"][toy_seq2seq.NAME]
+def test_the_decoder_of_the_family_is_used_where_there_is_one(monkeypatch):
+    monkeypatch.setitem(
+        registry._TABLES.setdefault("decoder", {}), toy_seq2seq.NAME, Counting
+    )
+    made = learner()
+    assert made.why_no_outputs is None
+    got = made.outputs({}, jax.tree.map(jnp.asarray, BATCH))
     # The first one ends at once: 3 is the token that ends a text.
     assert got.tolist() == [[3, 0, 0, 0], [5, 6, 7, 8]]
 

@@ -11,7 +11,7 @@ import jax
 import limits
 import pytest
 import toy_job
-from checkpoint_states import kept, restore, states_fixture  # noqa: F401
+from checkpoint_states import kept, restore, shapes_of, states_fixture  # noqa: F401
 from jax._src import profiler
 from training_runs import after_each_step, lines, signal_at
 
@@ -240,9 +240,7 @@ def small_disk(tmp_path):
 def test_a_full_disk(small_disk, caplog):
     noise = jax.random.normal(jax.random.key(0), (512, 512))  # does not compress
     state = {"mlp": {"wi": {"kernel": noise}}}
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
-    )
+    shapes = shapes_of(state)
     filler = small_disk / "filler"
     with Checkpointer(small_disk, keep=2) as checkpointer:
         checkpointer.save(state, {"step": 2}, step=2)
