@@ -89,6 +89,18 @@ def modules_named_by_one_test(monkeypatch):
 
 
 @pytest.fixture
+def no_compile(monkeypatch):
+    """Nothing may be traced for a compile, lowered or compiled."""
+
+    def forbidden(*args, **kwargs):
+        pytest.fail("compiled")
+
+    monkeypatch.setattr(jax, "jit", forbidden)
+    for cls, name in ((jax.stages.Traced, "lower"), (jax.stages.Lowered, "compile")):
+        monkeypatch.setattr(cls, name, forbidden)
+
+
+@pytest.fixture
 def one_device(monkeypatch):
     """As on a laptop: for tests of what no mesh changes, whose programs are smaller."""
     alone = jax.devices()[:1]

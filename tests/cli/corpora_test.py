@@ -191,7 +191,7 @@ def test_a_run_that_is_killed_leaves_no_half_file(tmp_path):
             for _ in range(60):
                 file.write(json.dumps({"text": "word " * 20_000}) + "\n")
             file.flush()
-            limits.wait_for(lambda: any(p.stat().st_size for p in folder.iterdir()))
+            limits.until(lambda: any(p.stat().st_size for p in folder.iterdir()))
             assert program.poll() is None
             program.kill()
             program.wait(limits.SECS)

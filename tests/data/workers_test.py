@@ -59,7 +59,7 @@ def test_steps_ahead_are_built_meanwhile(reader, two_workers):
     two_workers.batch_at(20)
     steps = [step for step, _ in two_workers._pending]
     assert steps == [21, 22, 23, 24]
-    limits.wait_for(lambda: all(x.done() for _, x in two_workers._pending))
+    limits.until(lambda: all(x.done() for _, x in two_workers._pending))
 
 
 def test_an_error_is_raised_at_its_step_and_not_before(reader):
@@ -141,7 +141,7 @@ def test_workers_end_with_a_parent_that_never_closed_them(tmp_path, end):
             assert parent.wait(timeout=limits.SECS) == 0
             assert parent.stderr.read() == ""
             assert not list(tmp_path.glob("etc_jax-workers-*"))
-    limits.wait_for(lambda: not programs.is_running(worker))
+    limits.until(lambda: not programs.is_running(worker))
 
 
 def test_large_arrays_travel_as_files(reader, tmp_path, monkeypatch):

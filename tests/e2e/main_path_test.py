@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import signal
 
 import jax
 import numpy as np
@@ -14,21 +13,19 @@ from main_path import (  # noqa: F401
     DROPOUT,
     MESH,
     cache_dir_fixture,
-    compile_cache_fixture,
-    metrics,
     noted_batches,
     quickstart_values,
     small_config,
 )
+from training_runs import compiled_once, lines, signal_at
 
 from etc_jax import config as config_lib
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.sharding import make_mesh
-from etc_jax.training import errors, run as run_lib
+from etc_jax.training import errors
 from etc_jax.training.loop import RunResult
 from etc_jax.training.optimizers.optimizer import make_optimizer
 from etc_jax.training.optimizers.schedule import make_schedule
-from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 from etc_jax.training.state import abstract_state
 
@@ -65,27 +62,20 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def compiled_once():
-    """The programs of all these runs are the same, and take most of their time.
-
-    Real processes, each with programs of its own, are those of `two_processes_test`.
-    """
-    compile_steps, compiled = run_lib._compile, []
-
-    def compile_once(plan):
-        if not compiled:
-            compiled.append(compile_steps(plan))
-        return compiled[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_lib, "_compile", compile_once)
+def programs():
+    """Real processes, each with programs of its own, are in `two_processes_test`."""
+    with compiled_once():
         yield
 
 
 @pytest.fixture(scope="module")
-def reference(cache_dir, compile_cache, compiled_once, tmp_path_factory):
+def config(cache_dir):
+    return small_config(DROPOUT, MESH, **{"data.cache_dir": cache_dir})
+
+
+@pytest.fixture(scope="module")
+def reference(config, programs, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("reference")
-    config = small_config(DROPOUT, MESH, compile_cache, **{"data.cache_dir": cache_dir})
     errors_file = tmp_path_factory.mktemp("stderr") / "file"
     with noted_batches() as batches, standard_error(errors_file):
         result = train_and_evaluate(config, workdir)
@@ -94,9 +84,9 @@ def reference(cache_dir, compile_cache, compiled_once, tmp_path_factory):
 
 
 def test_a_run_leaves_its_figures(reference, cache_dir):
-    train = metrics(reference.workdir, "train")
+    train = lines(reference.workdir, "train")
     assert [line["step"] for line in train] == [1, 2, 3, 4, 5, 6]
-    assert [line["step"] for line in metrics(reference.workdir, "eval")] == [3, 6]
+    assert [line["step"] for line in lines(reference.workdir, "eval")] == [3, 6]
     for line in train:
         parts = 0.8 * line["mlm_loss"] + 0.2 * line["cpc_loss"]
         assert line["loss"] == pytest.approx(parts, rel=1e-5)
@@ -110,19 +100,9 @@ def test_a_run_leaves_its_figures(reference, cache_dir):
     assert report["unigram_entropy"] == pytest.approx(entropy, rel=1e-6)
 
 
-def test_a_stopped_run_goes_on_bit_by_bit(
-    reference, cache_dir, compile_cache, tmp_path, monkeypatch
-):
-    config = small_config(DROPOUT, MESH, compile_cache, **{"data.cache_dir": cache_dir})
-    write = MetricsWriter.write
-
-    def write_and_signal(self, kind, step, values):
-        write(self, kind, step, values)
-        if step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
+def test_a_stopped_run_goes_on_bit_by_bit(reference, config, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsWriter, "write", write_and_signal)
+        signal_at(patch, 2)
         stopped = train_and_evaluate(config, tmp_path)
     assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, 2)
     with noted_batches() as batches:
@@ -137,8 +117,8 @@ def test_a_stopped_run_goes_on_bit_by_bit(
         np.testing.assert_array_equal(have, want, err_msg=jax.tree_util.keystr(path))
     for kind, names in (("train", ("loss", "mlm_loss")), ("eval", ("cpc_loss",))):
         for name in names:
-            assert [x[name] for x in metrics(tmp_path, kind)] == [
-                x[name] for x in metrics(reference.workdir, kind)
+            assert [x[name] for x in lines(tmp_path, kind)] == [
+                x[name] for x in lines(reference.workdir, kind)
             ]
     assert resumed.report == reference.result.report
 

@@ -2,16 +2,12 @@
 
 import ast
 import json
-import os
 import pathlib
 import re
-import signal
-import time
 
 import finetuned_run
 import jax
 import numpy as np
-import programs
 import pytest
 
 from etc_jax.cli import convert, evaluate, predict, prepare
@@ -46,11 +42,8 @@ class Setup:
         assert self.evaluate(self.whole) == 0
 
     def evaluate(self, out, *more, file=None):
-        return evaluate.main([*self.command(out), *more, file or self.file])
-
-    def command(self, out):
-        usual = [f"--model={self.run}", f"--out={out}"]
-        return [*usual, "--workers=0", "--batch_size=8"]
+        usual = [f"--model={self.run}", f"--out={out}", "--workers=0", "--batch_size=8"]
+        return evaluate.main([*usual, *more, file or self.file])
 
 
 @pytest.fixture(scope="module")
@@ -275,22 +268,6 @@ def without_answer(prediction):
     none = dict.fromkeys(prediction["long_answer"], -1)
     none |= {"long_answer": none, "short_answers": [], "yes_no_answer": "none"}
     return {k: none.get(k, x) for k, x in prediction.items()}
-
-
-def test_a_killed_evaluation_goes_on_where_it_was(setup, tmp_path):
-    out = tmp_path / "out"
-    command = ("etc_jax.cli.evaluate", *setup.command(out), setup.file)
-    process = programs.start(*command, stdout=tmp_path / "printed")
-    while not list(out.glob("parts/0*.jsonl")) and process.poll() is None:
-        time.sleep(0.002)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, (tmp_path / "printed").read_text()
-    there = sorted(out.glob("parts/0*.jsonl"))
-    assert 0 < len(there) < 3 and not (out / PREDICTIONS).exists()
-    before = [os.stat(path).st_mtime_ns for path in there]
-    assert setup.evaluate(out) == 0
-    assert [os.stat(path).st_mtime_ns for path in there] == before
-    assert same(out, setup.whole)
 
 
 def test_neither_workers_nor_shards_change_a_byte(setup, tmp_path):

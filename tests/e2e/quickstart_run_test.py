@@ -6,9 +6,10 @@ import sys
 
 import programs
 import pytest
-from main_path import cache_dir_fixture, metrics  # noqa: F401
+from main_path import cache_dir_fixture  # noqa: F401
 from repository import ROOT
 from small_text import SMALL
+from training_runs import lines
 from xla_flags import xla_flags
 
 pytest.importorskip("nupunkt")
@@ -58,7 +59,7 @@ def test_the_quickstart_stops_resumes_learns_and_reports(cache_dir, tmp_path):
     record = json.loads((tmp_path / "run" / "quickstart.json").read_text())
     assert [x["exit_code"] for x in record["launches"]] == [17, 0]
     assert STEPS // 2 <= record["launches"][0]["saved_step"] < STEPS
-    steps = [line["step"] for line in metrics(tmp_path / "run", "train")]
+    steps = [line["step"] for line in lines(tmp_path / "run", "train")]
     assert steps == list(range(10, STEPS + 1, 10))
     again = start()
     assert again.returncode == first.returncode

@@ -5,6 +5,7 @@ import pathlib
 
 import jax
 import numpy as np
+from config_changes import changed
 from etils import epath
 
 from etc_jax import config as config_lib
@@ -72,10 +73,7 @@ def config(name: str, **changes) -> config_lib.Config:
     )
     values["data"] |= dict(vocab_size=size, long_length=long_length)
     values["data"] |= dict(global_length=global_length)
-    for path, value in changes.items():
-        section, field = path.split("__")
-        values[section][field] = value
-    return config_lib.from_config_dict(values)
+    return changed(values, changes)
 
 
 def random_params(made: config_lib.Config, seed: int = 0):

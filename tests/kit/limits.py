@@ -6,9 +6,9 @@ import time
 SECS = 1200
 
 
-def wait_for(condition, *, pause=0.01):
-    """Returns once `condition()` is true."""
-    end = time.monotonic() + SECS
+def until(condition, told=lambda: ""):
+    """Waits until `condition()` is true; fails with `told()` if that takes too long."""
+    deadline = time.monotonic() + SECS
     while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(pause)
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.01)

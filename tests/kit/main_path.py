@@ -2,8 +2,6 @@
 
 import contextlib
 import hashlib
-import json
-import pathlib
 
 import ml_collections
 import pytest
@@ -23,11 +21,6 @@ def cache_dir_fixture(tmp_path_factory):
     return make_cache(tmp_path_factory.mktemp("token_cache"))
 
 
-@pytest.fixture(name="compile_cache", scope="module")
-def compile_cache_fixture(tmp_path_factory):
-    return {"train.compile_cache_dir": str(tmp_path_factory.mktemp("compiled"))}
-
-
 def quickstart_values() -> ml_collections.ConfigDict:
     """What `--config=quickstart` says, read as the command line reads it."""
     return config_flag.read("quickstart")
@@ -40,14 +33,12 @@ def small_config(*changes, **more) -> config_lib.Config:
     return config_lib.from_config_dict(values)
 
 
-def metrics(workdir, kind) -> list[dict]:
-    text = (pathlib.Path(workdir) / "metrics.jsonl").read_text()
-    return [x for x in map(json.loads, text.splitlines()) if x["kind"] == kind]
-
-
 @contextlib.contextmanager
 def noted_batches():
-    """Notes {step: digest of the tokens} of the training batches that are read."""
+    """Notes {step: digest of the tokens} of the training batches that are read.
+
+    One that is read again is the same.
+    """
     seen: dict[int, str] = {}
     read = PretrainingReader.batch_at
 
@@ -55,7 +46,8 @@ def noted_batches():
         batch = read(self, step, rows)
         # Whole batches are looked at before; evaluation numbers its own.
         if rows is not None and not self._evaluation:
-            seen[step] = hashlib.sha256(batch["long_tokens"].tobytes()).hexdigest()
+            digest = hashlib.sha256(batch["long_tokens"].tobytes()).hexdigest()
+            assert seen.setdefault(step, digest) == digest, step
         return batch
 
     with pytest.MonkeyPatch.context() as patch:

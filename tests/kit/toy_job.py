@@ -2,12 +2,12 @@
 
 import dataclasses
 import hashlib
-import sys
 from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from config_changes import change
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -123,9 +123,7 @@ def config_dict(**changes):
     cfg.train.log_every_steps = 1
     cfg.train.eval_every_steps = 6
     cfg.checkpoint.every_steps = 4
-    for name, value in changes.items():
-        section, field = name.split("__")
-        cfg[section][field] = value
+    change(cfg, changes)
     return cfg
 
 
@@ -143,15 +141,11 @@ def digest(state) -> str:
     return sha.hexdigest()
 
 
-def main(workdir: str, cache: str) -> None:
-    """A run that saves at every step, for tests that kill it."""
-    train_and_evaluate(long_config(train__compile_cache_dir=cache), workdir)
-
-
-def long_config(**changes):
+def long_config():
+    """Of a run that saves at every step, for tests that kill it."""
     every_step = {"train__num_steps": 16, "checkpoint__every_steps": 1}
-    return config(**{**every_step, "train__eval_every_steps": 100, **changes})
+    return config(**every_step, train__eval_every_steps=100)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def long_run(workdir: str) -> None:
+    train_and_evaluate(long_config(), workdir)

@@ -146,13 +146,11 @@ def test_a_signal_goes_to_all_and_a_second_one_too(tmp_path, number):
     process = launched(child, tmp_path)
 
     def until(text):
-        deadline = time.monotonic() + limits.SECS
-        paths = [tmp_path / "0", tmp_path / "1"]
-        while time.monotonic() < deadline and process.poll() is None:
-            if all(path.exists() and path.read_text() == text for path in paths):
-                return
-            time.sleep(0.01)
-        pytest.fail(f"no {text!r}: {[p.read_text() for p in paths if p.exists()]}")
+        def texts():
+            return [path.read_text() for path in tmp_path.iterdir()]
+
+        limits.until(lambda: texts() == [text] * 2 or process.poll() is not None, texts)
+        assert process.poll() is None, texts()
 
     try:
         until("0")
@@ -188,17 +186,13 @@ def test_killing_the_launcher_kills_all(tmp_path):
     process = launched(child, tmp_path)
     pids = []
     try:
-        deadline = time.monotonic() + limits.SECS
-        while len(pids) < 2 and time.monotonic() < deadline:
-            texts = [path.read_text() for path in tmp_path.iterdir()]
-            pids = [int(text) for text in texts if text]
-            time.sleep(0.01)
-        assert len(pids) == 2 and all(map(is_running, pids))
+        paths = [tmp_path / "0", tmp_path / "1"]
+        limits.until(lambda: all(path.exists() and path.read_text() for path in paths))
+        pids += [int(path.read_text()) for path in paths]
+        assert all(map(is_running, pids))
         process.kill()
         began = time.monotonic()
-        while any(map(is_running, pids)) and time.monotonic() - began < limits.SECS:
-            time.sleep(0.01)
-        assert not any(map(is_running, pids))
+        limits.until(lambda: not any(map(is_running, pids)))
         print(f"gone {time.monotonic() - began:.2f} s after the launcher")
     finally:
         process.kill()

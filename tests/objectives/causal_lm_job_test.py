@@ -1,9 +1,9 @@
 """Language models through the training loop: sources, figures, bad input."""
 
-import json
-
 import numpy as np
 import pytest
+from config_changes import changed
+from training_runs import lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -37,10 +37,7 @@ def config_of(**changes):
         num_steps=20, batch_size=8, eval_every_steps=10, log_every_steps=5
     )
     config.checkpoint.update(every_steps=20)
-    for path, value in changes.items():
-        section, field = path.split("__")
-        config[section][field] = value
-    return config_lib.from_config_dict(config)
+    return changed(config, changes)
 
 
 @pytest.fixture
@@ -51,18 +48,13 @@ def of_bytes(tmp_path):
     return {"data__source": "bytes", "data__paths": (str(file),)}
 
 
-def evaluations(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "eval"]
-
-
 # In the default run: a text in `causal_text_test`, bytes in `longformer_lm_job_test`.
 @pytest.mark.full
 def test_a_text_is_learnt_and_its_bits_are_told(of_bytes, tmp_path):
     folder = tmp_path / "run"
     result = train_and_evaluate(config_of(**of_bytes), folder)
     assert result.exit_code == 0
-    first, last = evaluations(folder)
+    first, last = lines(folder, "eval")
     for line in (first, last):
         assert line["bits"] == pytest.approx(line["loss"] / np.log(2), rel=1e-5)
     # Sixteen symbols take 4 bits, one that is known takes none.
@@ -116,6 +108,10 @@ def test_images_need_one_file_each(tmp_path):
             "validation_paths: is .*does not use it",
         ),
         ({"model__vocab_size": 100, "data__source": "duplication"}, "model.vocab_size"),
+        (
+            {"data__source": "duplication", "data__input_length": 64},
+            "length: is 64, more than the 32 tokens of model.max_length",
+        ),
     ],
 )
 def test_configs_that_do_not_go_together_are_refused(changes, message):
@@ -128,12 +124,6 @@ def test_a_model_that_sees_both_sides_is_refused():
     message = "with model.causal=True, got family 'reformer'"
     with pytest.raises(ValueError, match=message):
         registry.lookup("objective", "causal_lm")(config, None)
-
-
-def test_sequences_beyond_the_positions_are_refused():
-    message = "data.input_length: is 64, more than the 32 tokens of model.max_length"
-    with pytest.raises(config_lib.ConfigError, match=message):
-        config_of(data__source="duplication", data__input_length=64)
 
 
 def test_bytes_beyond_the_table_are_named_before_compiling(of_bytes):

@@ -8,6 +8,7 @@ import pytest
 import tiny_text
 from mean_loss import loss_of
 from random_params import random_params
+from training_runs import lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -81,15 +82,10 @@ def config_of(family, data, **model):
 def test_a_text_is_learnt_and_continued(of_text, family, tmp_path, capsys):
     config = config_of(family, of_text)
     assert train_and_evaluate(config, tmp_path / "run").exit_code == 0
-    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    found = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
-    first, last = found[0], found[-1]
+    first, *_, last = lines(tmp_path / "run", "eval")
     assert last["bits"] < min(first["bits"], 0.9 * np.log2(tiny_text.VOCAB_SIZE))
-    check_continued(tmp_path / "run", tmp_path / "model", capsys)
-
-
-def check_continued(run, model, capsys):
-    """By the run and by its model with the tokenizer beside it, in words."""
+    # By the run and by its model with the tokenizer beside it, in words.
+    run, model = tmp_path / "run", tmp_path / "model"
     saved = read_params(run)
     tokenizer = (run / "tokenizer.json").read_bytes()
     files = {"tokenizer.json": tokenizer}

@@ -1,24 +1,19 @@
 """Denoising through the training loop: batches of text, resume, bad input."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_text
+from config_changes import changed
+from denoising_runs import END, FIRST, INPUT, ROWS, SENTINELS, check_batches, values_of
 from toy_text import reconstructed
+from training_runs import lines
 
-from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.data.text import denoised
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
-ROWS, INPUT, TARGET = 4, 64, 32
-SENTINELS = 24
-FIRST = tiny_text.VOCAB_SIZE
-# [SEP] of a vocabulary that is learnt.
-END = 102
 KINDS = ("spans", "infilling", "gap_sentences")
 
 
@@ -30,42 +25,21 @@ def home(tmp_path_factory):
 
 
 def config_of(home, **changes):
-    values = config_lib.default_config("bart", objective="denoising", source="jsonl")
+    values = values_of(home, "bart")
     values.model.update(
-        # What comes after the vocabulary are sentinels.
-        vocab_size=FIRST + SENTINELS,
         embed_dim=16,
         num_heads=2,
         mlp_dim=16,
         num_layers=1,
         num_decoder_layers=1,
         max_length=INPUT,
-        eos_id=END,
         pad_id=0,
     )
     values.objective.share = 0.2
-    values.data.update(
-        paths=(str(home / "rows.jsonl"),),
-        text_field="body",
-        validation_fraction=0.4,
-        cache_dir=str(home / "cache"),
-        vocab_size=FIRST,
-        packing="concatenated",
-        min_sentences=1,
-        max_sentence_tokens=48,
-        input_length=INPUT,
-        target_length=TARGET,
-    )
-    values.optimizer.learning_rate = 1e-2
-    values.schedule.warmup_steps = 2
-    values.train.update(
-        batch_size=ROWS, num_steps=6, log_every_steps=1, eval_every_steps=3
-    )
+    values.data.update(packing="concatenated", min_sentences=1)
+    values.train.update(num_steps=6, log_every_steps=1, eval_every_steps=3)
     values.checkpoint.every_steps = 3
-    for path, value in changes.items():
-        section, field = path.split("__")
-        values[section][field] = value
-    return config_lib.from_config_dict(values)
+    return changed(values, changes)
 
 
 def job_of(home, folder, **changes):
@@ -84,19 +58,12 @@ def sides(batch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_fit_their_model_and_are_functions_of_the_step(home, tmp_path, kind):
     job = job_of(home, tmp_path, objective__kind=kind)
-    rows = np.arange(ROWS)
-    batch = job.train_batch(0, rows)
-    assert job.check_batch(batch) == []
-    for name, array in job.train_batch(0, rows).items():
-        np.testing.assert_array_equal(array, batch[name])
-    # The rows of one process are those of the whole batch.
-    for name, array in job.train_batch(0, rows[1:3]).items():
-        np.testing.assert_array_equal(array, batch[name][1:3])
+    batch = check_batches(job)
     for read, written in sides(batch):
         assert read[-1] == written[-1] == END and len(written) > 1
     # Another epoch has other gaps of the same texts.
     epoch = int(np.ceil(job.steps_per_epoch))
-    later = [job.train_batch(step, rows) for step in range(epoch, 2 * epoch)]
+    later = [job.train_batch(i, np.arange(ROWS)) for i in range(epoch, 2 * epoch)]
     if kind == "spans":
         assert any(
             not np.array_equal(x["input_tokens"], batch["input_tokens"]) for x in later
@@ -132,11 +99,8 @@ def test_texts_come_back_from_both_sides(home, tmp_path):
 def test_a_run_learns(home, tmp_path):
     config = config_of(home)
     assert train_and_evaluate(config, tmp_path / "run").exit_code == errors.DONE
-    lines = map(
-        json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    )
-    first, last = (x["loss"] for x in lines if x["kind"] == "eval")
-    assert last < first
+    first, last = lines(tmp_path / "run", "eval")
+    assert last["loss"] < first["loss"]
 
 
 @pytest.mark.parametrize(

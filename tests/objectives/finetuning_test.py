@@ -191,6 +191,16 @@ def test_outputs_are_the_logits_that_the_loss_is_of(name, run):
     np.testing.assert_allclose(loss, total / 2, rtol=1e-5)
 
 
+def check_figures(total, sums, parts, expected):
+    """Of two rows: the loss is the mean of its parts, each of which is a metric."""
+    expected = {f"{k}_loss": (v, 2) for k, v in parts.items()} | expected
+    assert set(sums) == set(expected)
+    np.testing.assert_allclose(total, sum(parts.values()) / len(parts), rtol=1e-5)
+    for figure, (value, weight) in expected.items():
+        np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
+        assert sums[figure][1] == weight, figure
+
+
 def test_figures_of_hotpotqa_are_those_of_a_plain_loop():
     chosen, given = task("hotpotqa"), batch("hotpotqa", (1, 1, 0))
     rng = np.random.default_rng(5)
@@ -220,16 +230,13 @@ def test_figures_of_hotpotqa_are_those_of_a_plain_loop():
             spans += (best == [labels["begin"][i], labels["end"][i]]).all()
         both += np.sum((p >= 0.4) & (y == 1))
         given_support, wanted = given_support + np.sum(p >= 0.4), wanted + y.sum()
-    expected = {f"{k}_loss": (v, 2) for k, v in parts.items()} | {
+    expected = {
         "answer_type_accuracy": (kinds, 2),
         "span_accuracy": (spans, span_rows),
         "support_f1": (2 * both, given_support + wanted),
     }
-    assert set(sums) == set(expected) and both > 0 and (spans, span_rows) == (1, 1)
-    np.testing.assert_allclose(total, sum(parts.values()) / 4, rtol=1e-5)
-    for figure, (value, weight) in expected.items():
-        np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
-        assert sums[figure][1] == weight, figure
+    assert both > 0 and (spans, span_rows) == (1, 1)
+    check_figures(total, sums, parts, expected)
 
 
 def test_figures_of_natural_questions_are_those_of_a_plain_loop():
@@ -254,16 +261,12 @@ def test_figures_of_natural_questions_are_those_of_a_plain_loop():
             parts[end] -= log_softmax(outputs.span[i, :, column])[labels[end][i]]
     best = np.argmax(outputs.span[0], axis=0)
     assert best[:2].tolist() == [4, 6] and best[2:].tolist() != [2, 9]
-    expected = {f"{k}_loss": (v, 2) for k, v in parts.items()} | {
+    expected = {
         "answer_type_accuracy": (kinds, 2),
         "short_accuracy": (1, 1),
         "long_accuracy": (0, 1),
     }
-    assert set(sums) == set(expected)
-    np.testing.assert_allclose(total, sum(parts.values()) / 5, rtol=1e-5)
-    for figure, (value, weight) in expected.items():
-        np.testing.assert_allclose(sums[figure][0], value, rtol=1e-5, err_msg=figure)
-        assert sums[figure][1] == weight, figure
+    check_figures(total, sums, parts, expected)
 
 
 @pytest.mark.parametrize("which", ["first", "best"])

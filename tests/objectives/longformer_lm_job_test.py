@@ -1,12 +1,12 @@
 """Longformer on bytes through the training loop, from one stage to the next."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
+from config_changes import changed
 from mean_loss import loss_of
 from random_params import random_params
+from training_runs import lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -46,10 +46,7 @@ def stage(number, file, **changes):
         num_steps=20, batch_size=8, accumulation_steps=1, eval_every_steps=20
     )
     values.checkpoint.every_steps = 20
-    for path, value in changes.items():
-        section, field = path.split("__")
-        values[section][field] = value
-    return config_lib.from_config_dict(values)
+    return changed(values, changes)
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +65,8 @@ def first(text, tmp_path_factory):
     return folder, jax.device_get(result.state.params)
 
 
-def last_evaluation(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "eval"][-1]
-
-
 def test_a_text_is_learnt(first):
-    line = last_evaluation(first[0])
+    line = lines(first[0], "eval")[-1]
     assert line["bits"] == pytest.approx(line["loss"] / np.log(2), rel=1e-5)
     # Sixteen symbols take 4 bits, one that is known takes none.
     assert line["bits"] < 3
@@ -97,7 +89,7 @@ def test_a_stage_begins_with_the_parameters_of_the_one_before(first, text, tmp_p
     assert jax.tree.structure(got) == jax.tree.structure(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-30), got, params)
     # Of windows and sequences twice as long, without another step.
-    assert last_evaluation(tmp_path)["bits"] < 3.5
+    assert lines(tmp_path, "eval")[-1]["bits"] < 3.5
 
 
 @pytest.mark.full
@@ -131,13 +123,6 @@ def test_dropout_needs_and_follows_its_key(text):
 
     one, again, other = (loss(jax.random.key(i)) for i in (0, 0, 1))
     assert one == again != other
-
-
-def test_a_model_that_sees_both_sides_is_refused(text):
-    config = stage(1, text, model__causal=False, model__positions="learnt")
-    message = "with model.causal=True, got family 'longformer'"
-    with pytest.raises(ValueError, match=message):
-        make_job(config)
 
 
 def test_a_family_without_a_language_model_is_refused(text):

@@ -1,10 +1,10 @@
 """Masked tokens through the training loop: what is learnt, sources, bad input."""
 
-import json
-
 import numpy as np
 import pytest
 import tiny_text
+from config_changes import changed
+from training_runs import lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -40,10 +40,7 @@ def config_of(**changes):
     config.schedule.warmup_steps = 10
     config.train.update(num_steps=40, batch_size=16, eval_every_steps=20)
     config.checkpoint.update(every_steps=40)
-    for path, value in changes.items():
-        section, field = path.split("__")
-        config[section][field] = value
-    return config_lib.from_config_dict(config)
+    return changed(config, changes)
 
 
 def job_of(folder=None, **changes):
@@ -65,16 +62,11 @@ def of_bytes(tmp_path):
     return {"data__paths": (str(file),)}
 
 
-def evaluations(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "eval"]
-
-
 @pytest.mark.full
 def test_a_byte_that_follows_from_both_neighbours_is_learnt(of_bytes, tmp_path):
     folder = tmp_path / "run"
     assert train_and_evaluate(config_of(**of_bytes), folder).exit_code == 0
-    first, last = evaluations(folder)
+    first, last = lines(folder, "eval")
     assert last["accuracy"] > 0.75
     assert last["bits"] == pytest.approx(last["loss"] / np.log(2), rel=1e-5)
     assert last["bits"] < min(1.0, first["bits"])

@@ -1,13 +1,15 @@
 """Model-based denoising through the training loop: batches, starts, what is kept."""
 
 import dataclasses
-import json
 
 import jax
 import numpy as np
 import pytest
 import tiny_text
 import toy_seq2seq
+from config_changes import changed
+from denoising_runs import FIRST, INPUT, ROWS, TARGET, check_batches, values_of
+from training_runs import lines, state_at_start
 
 import etc_jax
 from etc_jax import config as config_lib
@@ -19,19 +21,13 @@ from etc_jax.models import useful_flops
 from etc_jax.models.encoder.body import EncoderForMaskedLm
 from etc_jax.models.encoder.config import BertConfig, RobertaConfig
 from etc_jax.prediction.export import export_run
-from etc_jax.training import errors, run as run_lib
+from etc_jax.training import errors
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import UserError
 from etc_jax.training.job import HELPERS
-from etc_jax.training.loop import Run, Steps
 from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
-ROWS, INPUT, TARGET = 4, 64, 32
-SENTINELS = 24
-FIRST = tiny_text.VOCAB_SIZE
-# [SEP] of a vocabulary that is learnt.
-END = 102
 SIZES = {
     "vocab_size": FIRST,
     "embed_dim": 8,
@@ -62,40 +58,15 @@ def trained(home):
 
 
 def config_of(home, *, name="model_denoising", family=toy_seq2seq.NAME, **changes):
-    values = config_lib.default_config(family, objective=name, source="jsonl")
-    # What comes after the vocabulary are sentinels.
-    values.model.update(vocab_size=FIRST + SENTINELS, eos_id=END)
+    values = values_of(home, family, name)
     values.objective.share = 0.15
     if name == "model_denoising":
         values.objective.update(kept_share=0.4, generator_family="roberta")
         del values.objective["generator"]
         values.objective.generator = dataclasses.asdict(GENERATOR)
-    values.data.update(
-        paths=(str(home / "rows.jsonl"),),
-        text_field="body",
-        validation_fraction=0.4,
-        cache_dir=str(home / "cache"),
-        vocab_size=FIRST,
-        max_sentence_tokens=48,
-        input_length=INPUT,
-        target_length=TARGET,
-    )
-    values.optimizer.learning_rate = 1e-2
-    values.train.update(
-        batch_size=ROWS,
-        num_steps=2,
-        log_every_steps=6,
-        eval_every_steps=2,
-        eval_steps=2,
-    )
-    values.train.compile_cache_dir = str(home / "compiled")
-    for path, value in changes.items():
-        *sections, field = path.split("__")
-        place = values
-        for section in sections:
-            place = place[section]
-        place[field] = value
-    return config_lib.from_config_dict(values)
+    values.train.update(num_steps=2, log_every_steps=6, eval_every_steps=2)
+    values.train.eval_steps = 2
+    return changed(values, changes)
 
 
 def frozen(home, trained, **changes):
@@ -109,19 +80,11 @@ def frozen(home, trained, **changes):
 def test_batches_fit_their_model_and_are_functions_of_the_step(home, tmp_path):
     config = config_of(home, objective__begin_token=True)
     job = registry.lookup("objective", "model_denoising")(config, tmp_path)
-    rows = np.arange(ROWS)
-    batch = job.train_batch(0, rows)
-    assert job.check_batch(batch) == []
-    job.train_batch(3, rows)
-    for name, array in job.train_batch(0, rows).items():
-        np.testing.assert_array_equal(array, batch[name])
-    # The rows of one process are those of the whole batch.
-    for name, array in job.train_batch(0, rows[1:3]).items():
-        np.testing.assert_array_equal(array, batch[name][1:3])
+    batch = check_batches(job)
     assert (batch["tokens"] < FIRST).all() and (batch["kept_spans"] > 0).all()
     assert job.tokens_per_step == ROWS * (INPUT + TARGET)
     # Another epoch has other candidates.
-    later = job.train_batch(int(np.ceil(job.steps_per_epoch)), rows)
+    later = job.train_batch(int(np.ceil(job.steps_per_epoch)), np.arange(ROWS))
     assert not np.array_equal(later["span_ids"], batch["span_ids"])
 
 
@@ -150,8 +113,7 @@ def test_a_joint_run_trains_both_models(home, tmp_path):
     run = tmp_path / "run"
     config = config_of(home, train__num_steps=12, train__eval_every_steps=6)
     assert train_and_evaluate(config, run).exit_code == errors.DONE
-    lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
-    first, last = (x for x in lines if x["kind"] == "eval")
+    first, last = lines(run, "eval")
     assert last["loss"] == pytest.approx(last["seq2seq_loss"] + last["mlm_loss"])
     assert last["mlm_loss"] < first["mlm_loss"]
     assert last["seq2seq_loss"] < first["seq2seq_loss"]
@@ -161,7 +123,7 @@ def test_a_joint_run_trains_both_models(home, tmp_path):
 @pytest.mark.usefixtures("one_device")
 @pytest.mark.full
 def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
-    home, trained, tmp_path, monkeypatch
+    home, trained, tmp_path
 ):
     config = frozen(home, trained, objective__begin_token=True)
     state = train_and_evaluate(config, tmp_path / "run").state
@@ -190,20 +152,11 @@ def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     for path, array in exported.items():
         np.testing.assert_array_equal(array, written[path])
     # Another objective begins with it, and nothing need be left out by hand.
-    seen = []
-
-    def stop_here(run):
-        seen.append(run._state)
-        raise UserError("seen enough")
-
-    monkeypatch.setattr(run_lib, "_compile", lambda plan: Steps(None, None, None, 0.0))
-    monkeypatch.setattr(Run, "to_the_end", stop_here)
     again = config_of(
         home, name="denoising", checkpoint__init_from=str(tmp_path / "run")
     )
-    with pytest.raises(UserError, match="seen enough"):
-        train_and_evaluate(again, tmp_path / "again")
-    begun = flatten(jax.device_get(seen[0].params))
+    begun = state_at_start(again, tmp_path / "again").params
+    begun = flatten(jax.device_get(begun))
     assert begun.keys() == written.keys()
     for path, array in begun.items():
         np.testing.assert_array_equal(array, written[path])

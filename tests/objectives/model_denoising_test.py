@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import toy_seq2seq
 from mean_loss import loss_of
+from trees import assert_close
 
 from etc_jax.data.pretraining.denoising import Spans, span_corruption
 from etc_jax.data.pretraining.masking import generator
@@ -154,11 +155,7 @@ def test_it_is_denoising_of_the_spans_that_the_generator_finds_hardest(params):
     assert mean(sums["kept_loss"]) > mean(sums["candidate_loss"])
     # The encoder-decoder learns from these alone.
     grad = {k: x for k, x in grad.items() if k != HELPERS}
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
-        grad,
-        want_grad,
-    )
+    assert_close(grad, want_grad, rtol=1e-4, atol=1e-6)
 
 
 def test_the_generator_learns_from_its_own_loss_alone(params):
@@ -173,9 +170,7 @@ def test_the_generator_learns_from_its_own_loss_alone(params):
     want = jax.grad(own)(params[HELPERS]["generator"])
     got = grad[HELPERS]["generator"]
     assert any(np.any(x) for x in jax.tree.leaves(got))
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), got, want
-    )
+    assert_close(got, want, rtol=1e-4, atol=1e-6)
 
 
 def test_a_frozen_generator_has_no_gradient_and_no_loss(params):

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_params import random_params
+from random_sentences import token_cache
+from tiny_model import token_ids
 
 from etc_jax.base.types import Rows
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.readers import PretrainingReader
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
-from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.models.etc.body import Etc
 from etc_jax.models.etc.config import EtcConfig
 
@@ -35,17 +35,8 @@ MODEL = EtcConfig(
 
 def packed_batch():
     """Two rows of four documents or more, half of their sentences masked for CPC."""
-    rng = np.random.default_rng(0)
-    documents, sentences = 12, 3
-    lengths = rng.integers(2, 5, documents * sentences)
-    ids = TokenIds(0, 1, 2, 3, regular_ids=(4, VOCAB_SIZE), vocab_size=VOCAB_SIZE)
-    cache = TokenCache.from_arrays(
-        rng.integers(*ids.regular_ids, lengths.sum()).astype(np.uint16),
-        np.ones(lengths.sum(), bool),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        sentences * np.arange(documents + 1),
-        vocab_size=VOCAB_SIZE,
-    )
+    ids = token_ids(VOCAB_SIZE)
+    cache = token_cache(ids, 12, sentences=3, lengths=(2, 5), word_starts=1.0)
     plan = pack(
         cache, long_length=48, global_length=16, max_sentence_tokens=8, min_sentences=2
     )

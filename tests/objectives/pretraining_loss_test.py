@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,12 @@ import optax
 import pytest
 from mean_loss import loss_of
 from random_params import random_params
+from random_sentences import token_cache
 from tiny_model import token_ids
+from trees import assert_close
 
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
@@ -46,16 +48,7 @@ MODEL = EtcConfig(
 
 def make_batch(rows=4, windows_wanted=3):
     """Rows of real windows, and one of padding at least."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(3, 5, 7 * windows_wanted)  # seven sentences a window
-    tokens = rng.integers(*IDS.regular_ids, lengths.sum())
-    cache = TokenCache.from_arrays(
-        tokens.astype(np.uint16),
-        rng.random(len(tokens)) < 0.7,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        7 * np.arange(windows_wanted + 1),
-        vocab_size=VOCAB_SIZE,
-    )
+    cache = token_cache(IDS, windows_wanted)  # of seven sentences each
     plan = pack(cache, long_length=32, global_length=8, max_sentence_tokens=10)
     assert plan.num_windows == windows_wanted < rows
     reader = PretrainingReader(
@@ -202,25 +195,16 @@ def garbled(batch):
         return jnp.where(unused, fresh, batch[name])
 
     mlm, cpc = batch["mlm_weights"] == 0, batch["cpc_weights"] == 0
-    structure, lone = batch["structure"], batch["cpc_structure"]
-    return {
-        **batch,
+    made = {
         "mlm_positions": replace("mlm_positions", mlm, 32),
         "mlm_targets": replace("mlm_targets", mlm, VOCAB_SIZE),
         "cpc_positions": replace("cpc_positions", cpc, 8),
-        "long_tokens": replace(
-            "long_tokens", structure.long_example_ids == 0, VOCAB_SIZE
-        ),
-        "global_tokens": replace(
-            "global_tokens", structure.global_example_ids == 0, VOCAB_SIZE
-        ),
-        "cpc_long_tokens": replace(
-            "cpc_long_tokens", lone.long_example_ids == 0, VOCAB_SIZE
-        ),
-        "cpc_global_tokens": replace(
-            "cpc_global_tokens", lone.global_example_ids == 0, VOCAB_SIZE
-        ),
     }
+    for prefix, axis in itertools.product(("", "cpc_"), ("long", "global")):
+        name = f"{prefix}{axis}_tokens"
+        ids = getattr(batch[f"{prefix}structure"], f"{axis}_example_ids")
+        made[name] = replace(name, ids == 0, VOCAB_SIZE)
+    return {**batch, **made}
 
 
 def test_padding_and_unused_places_never_matter(params):
@@ -233,11 +217,7 @@ def test_padding_and_unused_places_never_matter(params):
     other_loss, other_means, other_gradient = loss_and_gradient(params, other)
     assert other_loss == pytest.approx(loss, rel=1e-6)
     assert other_means == pytest.approx(means, rel=1e-6)
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7),
-        other_gradient,
-        gradient,
-    )
+    assert_close(other_gradient, gradient, rtol=1e-4, atol=1e-7)
 
 
 def test_a_batch_of_padding_alone_is_0_with_finite_gradients(params):

@@ -1,15 +1,12 @@
 """Encoder-decoders through the training loop: files to checkpoint, resumed, refused."""
 
-import json
-import os
-import signal
-
 import jax
 import numpy as np
 import pytest
-import toy_job
 import toy_seq2seq
 from causal_pairs import PIECES, WORDS, copies, write
+from config_changes import changed
+from training_runs import check_stops, lines
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -18,8 +15,7 @@ from etc_jax.data.tokenizers.tokenizer import (
     train as train_tokenizer,
 )
 from etc_jax.tasks.synthetic import text_to_text as synthetic
-from etc_jax.training import errors, run as run_lib
-from etc_jax.training.loop import Run
+from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
 ROWS, INPUT, TARGET = 8, 16, 8
@@ -51,12 +47,9 @@ def config_of(home, family=toy_seq2seq.NAME, **changes):
     values.optimizer.learning_rate = 2e-2
     values.schedule.warmup_steps = 2
     values.train.update(batch_size=ROWS, num_steps=6, log_every_steps=1)
-    values.train.update(eval_every_steps=3, compile_cache_dir=str(home / "compiled"))
+    values.train.eval_every_steps = 3
     values.checkpoint.every_steps = 2
-    for path, value in changes.items():
-        section, field = path.split("__")
-        values[section][field] = value
-    return config_lib.from_config_dict(values)
+    return changed(values, changes)
 
 
 def job_of(home, folder, **changes):
@@ -64,42 +57,14 @@ def job_of(home, folder, **changes):
     return registry.lookup("objective", "seq2seq")(config, folder)
 
 
-def lines_of(folder, kind):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [x for x in lines if x["kind"] == kind]
-
-
 # --- runs -----------------------------------------------------------------------------
 
 
-def stop_after(monkeypatch, stop):
-    one_step = Run._one_step
-
-    def step_and_signal(self):
-        one_step(self)
-        if self._step == stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Run, "_one_step", step_and_signal)
-
-
 @pytest.mark.full
-def test_a_run_is_resumed_bit_by_bit(home, tmp_path, monkeypatch):
+def test_a_run_is_resumed_bit_by_bit(home, tmp_path):
     config = config_of(home, objective__label_smoothing=0.1, objective__z_loss=1e-4)
-    whole = train_and_evaluate(config, tmp_path / "whole")
-    assert whole.exit_code == errors.DONE
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        stopped = train_and_evaluate(config, tmp_path / "parts")
-    assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, 3)
-    parts = train_and_evaluate(config, tmp_path / "parts")
-    assert toy_job.digest(parts.state) == toy_job.digest(whole.state)
-    losses = [
-        [x["loss"] for x in lines_of(tmp_path / name, "train")]
-        for name in ("whole", "parts")
-    ]
-    assert losses[0] == losses[1] and len(losses[0]) == 6
-    first, last = lines_of(tmp_path / "whole", "eval")
+    check_stops(config, tmp_path, [3])
+    first, last = lines(tmp_path / "whole", "eval")
     assert last["loss"] < first["loss"]
     assert last["bits"] == pytest.approx(last["loss"] / np.log(2), rel=1e-5)
     assert last["cut_share"] == 0 and 0 <= last["accuracy"] <= 1
@@ -118,8 +83,8 @@ def test_r3f_is_of_training_alone(home, tmp_path):
         train__eval_every_steps=2,
     )
     assert train_and_evaluate(config, tmp_path).exit_code == errors.DONE
-    first, second = lines_of(tmp_path, "train")
-    [evaluated] = lines_of(tmp_path, "eval")
+    first, second = lines(tmp_path, "train")
+    [evaluated] = lines(tmp_path, "eval")
     assert 0 < first["r3f"] != second["r3f"] > 0
     assert evaluated["loss"] > 0 and "r3f" not in evaluated
 
@@ -178,7 +143,7 @@ def test_global_places_are_checked_where_there_are_some(home, tmp_path):
         job_of(home, tmp_path, objective__global_tokens=1, data__global_length=1)
 
 
-def test_useful_flops_are_asked_for_the_two_sides(home, tmp_path):
+def test_useful_flops_are_asked_for_the_two_sides(home, tmp_path, monkeypatch):
     class Flops:
         @staticmethod
         def body(config, inputs):
@@ -188,17 +153,16 @@ def test_useful_flops_are_asked_for_the_two_sides(home, tmp_path):
         def causal_logits(config):
             return 7.0
 
-    registry.register("useful_flops", toy_seq2seq.NAME)(Flops)
-    try:
-        job = job_of(home, tmp_path)
-        batch = job.train_batch(0, np.arange(ROWS))
-        n, m = ((batch[f"{k}_example_ids"] > 0).sum() for k in ("input", "target"))
-        assert job.useful_flops(batch) == 3 * (10 * (n + m) + 7 * m)
-        # With R3F the model reads each batch twice.
-        twice = job_of(home, tmp_path, objective__r3f={"weight": 0.01})
-        assert twice.useful_flops(batch) == 2 * job.useful_flops(batch)
-    finally:
-        del registry._TABLES["useful_flops"][toy_seq2seq.NAME]
+    monkeypatch.setitem(
+        registry._TABLES.setdefault("useful_flops", {}), toy_seq2seq.NAME, Flops
+    )
+    job = job_of(home, tmp_path)
+    batch = job.train_batch(0, np.arange(ROWS))
+    n, m = ((batch[f"{k}_example_ids"] > 0).sum() for k in ("input", "target"))
+    assert job.useful_flops(batch) == 3 * (10 * (n + m) + 7 * m)
+    # With R3F the model reads each batch twice.
+    twice = job_of(home, tmp_path, objective__r3f={"weight": 0.01})
+    assert twice.useful_flops(batch) == 2 * job.useful_flops(batch)
 
 
 def test_synthetic_pairs_are_learnt_from(tmp_path):
@@ -297,14 +261,6 @@ def test_a_family_s_config_that_cannot_be_is_refused(home, family, changes, mess
         config_of(home, family, **{**ids, **heads, **changes})
 
 
-@pytest.fixture
-def never_compiled(monkeypatch):
-    def compile_(plan):
-        raise AssertionError("it came to compiling")
-
-    monkeypatch.setattr(run_lib, "_compile", compile_)
-
-
 def refused(home, tmp_path, message, **changes):
     with pytest.raises(errors.UserError, match=message) as found:
         train_and_evaluate(config_of(home, **changes), tmp_path / "run")
@@ -320,7 +276,7 @@ def refused(home, tmp_path, message, **changes):
         ('{"input": "red"', r"record 2: .* expected one JSON object a line"),
     ],
 )
-@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.usefixtures("no_compile")
 def test_a_bad_pair_is_one_error_before_compiling(home, tmp_path, line, message):
     file = tmp_path / "a.jsonl"
     file.write_text(f'{{"input": "red", "target": "blue"}}\n{line}\n')
@@ -330,7 +286,7 @@ def test_a_bad_pair_is_one_error_before_compiling(home, tmp_path, line, message)
 LONG = {"input": "red", "target": " ".join(WORDS * 2)}
 
 
-@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.usefixtures("no_compile")
 def test_many_targets_that_would_be_cut_are_refused(home, tmp_path):
     records = [*copies(4, "train"), LONG]
     paths = (str(write(tmp_path / "long.jsonl", records)),)
@@ -354,16 +310,20 @@ def test_many_targets_that_would_be_cut_are_refused(home, tmp_path):
             {"model__eos_id": 2},
             r"ends a text with '\[SEP\]', id 3, but model.eos_id is",
         ),
+        (
+            {"family": "longformer", "model__num_heads": 2},
+            "seq2seq does not train model.family: no seq2seq model named 'longformer'",
+        ),
     ],
 )
-@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.usefixtures("no_compile")
 def test_what_does_not_fit_is_one_error_before_compiling(
     home, tmp_path, changes, message
 ):
     refused(home, tmp_path, message, **changes)
 
 
-@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.usefixtures("no_compile")
 def test_a_file_on_both_sides_is_refused(home, tmp_path):
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes((home / "train.jsonl").read_bytes())
@@ -386,17 +346,10 @@ def test_a_file_on_both_sides_is_refused(home, tmp_path):
         ),
     ],
 )
-@pytest.mark.usefixtures("never_compiled")
+@pytest.mark.usefixtures("no_compile")
 def test_a_vocabulary_without_its_special_tokens_is_refused(
     home, tmp_path, lacking, changes, message
 ):
     WordPieceTokenizer([x for x in PIECES if x != lacking]).save(tmp_path / "t.json")
     given = {"data__tokenizer": str(tmp_path / "t.json"), "data__vocab_size": 15}
     refused(home, tmp_path, message, **given, **changes)
-
-
-@pytest.mark.usefixtures("never_compiled")
-def test_a_model_of_another_kind_is_refused(home, tmp_path):
-    message = r"objective seq2seq does not train model.family: no seq2seq model named"
-    model = {"family": "longformer", "model__num_heads": 2}
-    refused(home, tmp_path, f"{message} 'longformer'", **model)

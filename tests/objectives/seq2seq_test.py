@@ -45,39 +45,32 @@ def measured(params, batch):
 # --- teacher forcing ------------------------------------------------------------------
 
 
-def test_bart_begins_with_its_end_token():
-    # As transformers' shift of [0, 5, 6, 2]: the end token moves to the front.
-    got = shifted_right(
-        jnp.asarray([[0, 5, 6, 2, 1, 1]]),
-        jnp.asarray([[1, 1, 1, 1, 0, 0]]),
-        start_id=2,
-        pad_id=1,
-    )
-    assert got.tolist() == [[2, 0, 5, 6, 1, 1]]
-
-
-def test_t5_begins_with_its_padding():
-    got = shifted_right(
-        jnp.asarray([[7, 8, 1, 0]]), jnp.asarray([[1, 1, 1, 0]]), start_id=0, pad_id=0
-    )
-    assert got.tolist() == [[0, 7, 8, 0]]
-
-
-def test_each_packed_example_begins_anew():
-    got = shifted_right(
-        jnp.asarray(BATCH["target_tokens"]),
-        jnp.asarray(BATCH["target_example_ids"]),
-        start_id=2,
-        pad_id=1,
-    )
-    assert got.dtype == jnp.int32
-    assert got.tolist() == [[2, 20, 2, 21, 22, 2, 1], [2, 23, 24, 25, 1, 1, 1]]
-
-
-def test_a_row_that_is_full_begins_with_the_start_token_too():
-    ids = jnp.ones((1, 3), jnp.int32)
-    got = shifted_right(jnp.asarray([[4, 5, 3]]), ids, start_id=2, pad_id=0)
-    assert got.tolist() == [[2, 4, 5]]
+@pytest.mark.parametrize(
+    "targets, example_ids, start_id, pad_id, want",
+    [
+        # As transformers' shift of [0, 5, 6, 2]: the end token moves to the front.
+        ([[0, 5, 6, 2, 1, 1]], [[1, 1, 1, 1, 0, 0]], 2, 1, [[2, 0, 5, 6, 1, 1]]),
+        # T5 begins with its padding.
+        ([[7, 8, 1, 0]], [[1, 1, 1, 0]], 0, 0, [[0, 7, 8, 0]]),
+        # Each packed example begins anew.
+        (
+            BATCH["target_tokens"],
+            BATCH["target_example_ids"],
+            2,
+            1,
+            [[2, 20, 2, 21, 22, 2, 1], [2, 23, 24, 25, 1, 1, 1]],
+        ),
+        # A row that is full.
+        ([[4, 5, 3]], [[1, 1, 1]], 2, 0, [[2, 4, 5]]),
+    ],
+    ids=["bart", "t5", "packed", "full row"],
+)
+def test_each_example_begins_with_the_start_token(
+    targets, example_ids, start_id, pad_id, want
+):
+    targets, example_ids = jnp.asarray(targets), jnp.asarray(example_ids)
+    got = shifted_right(targets, example_ids, start_id=start_id, pad_id=pad_id)
+    assert got.dtype == jnp.int32 and got.tolist() == want
 
 
 @pytest.mark.torch

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_text
 import toy_job
+from config_changes import changed
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -17,14 +18,15 @@ from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.run import train_and_evaluate
 
 SPOILT = "spoilt_mlm_cpc"
-SIZES = {**tiny_text.SIZES, "data.text_field": "body", "train.batch_size": 8}
 
 
 def mistakes():
-    """(an empty list, a decorator that adds to it).
+    """(an empty list, a decorator that adds to it, a function that does).
 
     What is added is (number, title, what the message must hold, the function): it takes
-    a `Bench`, makes the mistake there, and returns the message.
+    a `Bench`, makes the mistake there, and returns the message. The second way is
+    `plain(how)(number, title, *parts, **changes)`, where `how` is the method of `Bench`
+    that is called with the changes.
     """
     found = []
 
@@ -35,7 +37,13 @@ def mistakes():
 
         return add
 
-    return found, mistake
+    def plain(how):
+        def add(number, title, *parts, **changes):
+            mistake(number, title, *parts)(lambda bench: how(bench, **changes))
+
+        return add
+
+    return found, mistake, plain
 
 
 @dataclasses.dataclass
@@ -50,17 +58,11 @@ class Bench:
 
     def text_config(self, **changes):
         """A config of real pre-training, changes as `data__vocab_size=3`."""
-        values = config_lib.default_config()
-        changes = {k.replace("__", "."): v for k, v in changes.items()}
-        if changes.get("data.source") == "cache":
-            values.update_from_flattened_dict(tiny_text.CACHE_SIZES)
-            values.train.batch_size = 8
-        else:
-            values.update_from_flattened_dict(SIZES)
-            values.data.update(source="jsonl", paths=(str(self.rows),))
-            values.data.cache_dir = str(self.cache)
-        values.update_from_flattened_dict(changes)
-        return config_lib.from_config_dict(values)
+        usual = {"train__batch_size": 8}
+        if changes.get("data__source") != "cache":
+            usual["data__paths"] = (str(self.rows),)
+            usual["data__cache_dir"] = str(self.cache)
+        return tiny_text.config(**{**usual, **changes})
 
     def refused(self, config, workdir=None):
         """What a run says that is refused."""
@@ -77,11 +79,8 @@ class Bench:
     def config(self, values=None, **changes):
         """What is said about a config that is refused."""
         values = toy_job.config_dict().to_dict() if values is None else values
-        for path, value in changes.items():
-            section, field = path.split("__")
-            values[section][field] = value
         with pytest.raises(config_lib.ConfigError) as caught:
-            config_lib.from_config_dict(values)
+            changed(values, changes)
         assert len(caught.value.problems) == 1
         return str(caught.value)
 
@@ -89,6 +88,17 @@ class Bench:
         """The real job with batches that `spoil_fn` has changed."""
         self.monkeypatch.setattr(Spoilt, "fn", staticmethod(spoil_fn))
         return self.text(objective__name=SPOILT)
+
+    def put(self, **changes):
+        """The real job with batches of which one value is another."""
+
+        def spoil(batch):
+            array = {name: np.array(batch[name]) for name in changes}
+            for name, value in changes.items():
+                array[name].flat[0] = value
+            return {**batch, **array}
+
+        return self.spoilt(spoil)
 
     def again(self, **changes):
         """The finished run, continued."""
@@ -145,14 +155,3 @@ def spoilt_job(config, folder):
     return dataclasses.replace(
         job, train_batch=lambda step, rows: Spoilt.fn(job.train_batch(step, rows))
     )
-
-
-def put(name, value):
-    """A batch -> the batch with one value changed."""
-
-    def spoil(batch):
-        array = np.array(batch[name])
-        array.flat[0] = value
-        return {**batch, name: array}
-
-    return spoil

@@ -4,24 +4,24 @@ import json
 
 import jax.numpy as jnp
 import numpy as np
-from bad_input_bench import mistakes, put
+from bad_input_bench import Bench, mistakes
 from tiny_text import VOCAB_SIZE
 
 from etc_jax.objectives.jobs import pretraining as pretraining_job
 from etc_jax.objectives.losses import mlm
 
-MISTAKES, mistake = mistakes()
+MISTAKES, mistake, plain = mistakes()
+spoilt_by = plain(Bench.put)
+of_text = plain(Bench.text)
 
-
-@mistake(
+spoilt_by(
     1,
     "a token id beyond the vocabulary, in a batch",
     "long_tokens holds ids from 0 to 32100",
     "model.vocab_size is 180",
     "tokenizer and config differ",
+    long_tokens=32100,
 )
-def _(bench):
-    return bench.spoilt(put("long_tokens", 32100))
 
 
 @mistake(
@@ -40,42 +40,31 @@ def _(bench):
     return bench.tampered_cache(change)
 
 
-@mistake(
+spoilt_by(
     2,
     "a negative token id",
     "global_tokens holds ids from -1",
     "model.vocab_size is 180",
+    global_tokens=-1,
 )
-def _(bench):
-    return bench.spoilt(put("global_tokens", -1))
-
-
-@mistake(
+spoilt_by(
     3,
     "a label of -100",
     "mlm_targets holds ids from -100",
     "weight 0 in mlm_weights",
+    mlm_targets=-100,
 )
-def _(bench):
-    return bench.spoilt(put("mlm_targets", -100))
-
-
-@mistake(
+spoilt_by(
     4,
     "a label beyond the classes",
     "mlm_targets holds ids",
     "to 180",
     "model.vocab_size is 180",
+    mlm_targets=VOCAB_SIZE,
 )
-def _(bench):
-    return bench.spoilt(put("mlm_targets", VOCAB_SIZE))
 
 
-@mistake(
-    5,
-    "a batch with nothing to predict",
-    "the loss is 0",
-)
+@mistake(5, "a batch with nothing to predict", "the loss is 0")
 def _(bench):
     logits = jnp.zeros((2, 3, 7))
     ids, weights = np.zeros((2, 3), np.int32), np.zeros((2, 3), np.float32)
@@ -101,35 +90,28 @@ def _(bench):
     return bench.tampered_cache(change)
 
 
-@mistake(
+of_text(
     8,
     "sentences longer than what is left of them",
     "100.0% of the sentences",
     "data.max_sentence_tokens",
     "raise it",
+    data__max_sentence_tokens=4,
 )
-def _(bench):
-    return bench.text(data__max_sentence_tokens=4)
-
-
-@mistake(
+of_text(
     8,
     "documents too short to be used",
     "has 13 sentences",
     "lower min_sentences",
+    data__min_sentences=13,
 )
-def _(bench):
-    return bench.text(data__min_sentences=13)
-
-
-@mistake(
+of_text(
     8,
     "more masked tokens than places",
     "chosen for MLM has no room",
     "raise data.mlm_capacity",
+    data__mlm_capacity=2,
 )
-def _(bench):
-    return bench.text(data__mlm_capacity=2)
 
 
 @mistake(
@@ -156,11 +138,7 @@ def _(bench):
     return bench.text(data__text_field="text", data__cache_dir=str(bench.folder))
 
 
-@mistake(
-    15,
-    "fewer source files than hosts",
-    "none twice",
-)
+@mistake(15, "fewer source files than hosts", "none twice")
 def _(bench):
     job = pretraining_job.make_job(bench.text_config(), bench.folder)
     whole = job.train_batch(0, np.arange(8))["long_tokens"]
@@ -221,12 +199,7 @@ def _(bench):
     return bench.text(data__tokenizer=str(path))
 
 
-@mistake(
-    30,
-    "a bad row of a JSONL file",
-    "rows.jsonl:81: not JSON",
-    "correct the line",
-)
+@mistake(30, "a bad row of a JSONL file", "rows.jsonl:81: not JSON", "correct the line")
 def _(bench):
     path = bench.folder / "rows.jsonl"
     path.write_text(bench.rows.read_text() + '{"body": "cut sho\n')

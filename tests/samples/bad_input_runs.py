@@ -8,31 +8,29 @@ import jax
 import jax.numpy as jnp
 import pytest
 import toy_job
-from bad_input_bench import mistakes
+from bad_input_bench import Bench, mistakes
+from checkpoint_states import data_file, flip_a_bit
 
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 
-MISTAKES, mistake = mistakes()
+MISTAKES, mistake, plain = mistakes()
+of_toy = plain(Bench.toy)
+going_on = plain(Bench.again)
+unrecorded = plain(Bench.unrecorded)
 
-
-@mistake(
+of_toy(
     10,
     "a mesh of fewer devices than there are",
     "needs 4 devices, but there are 8",
     "mesh.data=-1",
+    mesh__data=4,
 )
-def _(bench):
-    return bench.toy(mesh__data=4)
 
 
-@mistake(
-    11,
-    "a mesh whose axes are Explicit, jax's default",
-    "Auto",
-)
+@mistake(11, "a mesh whose axes are Explicit, jax's default", "Auto")
 def _(bench):
     kinds = set(make_mesh(MeshConfig()).axis_types)
     assert kinds == {jax.sharding.AxisType.Auto}
@@ -64,23 +62,19 @@ def _(bench):
     "from a copy",
 )
 def _(bench):
-    run = bench.folder / "run"
-    shutil.copytree(bench.finished, run)
-    files = [p for p in (run / "checkpoints" / "4" / "state").rglob("*") if p.is_file()]
-    largest = max(files, key=lambda p: p.stat().st_size)
-    data = bytearray(largest.read_bytes())
-    data[len(data) // 2] ^= 1
-    largest.write_bytes(data)
+    shutil.copytree(bench.finished, bench.folder / "run")
+    flip_a_bit(data_file(bench.folder / "run" / "checkpoints" / "4"))
     return bench.toy()
 
 
-@mistake(
+of_toy(
     17,
     "a mesh of more devices than there are",
     "needs 16 devices, but there are 8",
+    mesh__data=4,
+    mesh__fsdp=4,
+    train__batch_size=16,
 )
-def _(bench):
-    return bench.toy(mesh__data=4, mesh__fsdp=4, train__batch_size=16)
 
 
 @mistake(
@@ -96,15 +90,14 @@ def _(bench):
     return bench.refused(config)
 
 
-@mistake(
+of_toy(
     19,
     "a batch that the devices left for data do not divide",
-    "train.batch_size is 12",
+    "train.batch_size is 12, not divisible by 8",
     "data=8 x fsdp=1",
     "8 or 16",
+    train__batch_size=12,
 )
-def _(bench):
-    return bench.toy(train__batch_size=12)
 
 
 @mistake(
@@ -123,25 +116,32 @@ def _(bench):
     return bench.unrecorded()
 
 
-@mistake(
+going_on(
     29,
     "a workdir of another run",
     "holds a run with another config",
     "another --workdir",
+    "model.mlp_dim: 32 there, 64 now",
     "optimizer.learning_rate: 0.01 there, 0.02 now",
+    optimizer__learning_rate=0.02,
+    model__mlp_dim=64,
 )
-def _(bench):
-    return bench.again(optimizer__learning_rate=0.02)
-
-
-@mistake(
+unrecorded(
+    29,
+    "a checkpoint of another run",
+    "undo the 2 changes",
+    "model.mlp_dim: 32 there, 64 now",
+    "optimizer.name: 'adamw' there, 'lamb' now",
+    model__mlp_dim=64,
+    optimizer__name="lamb",
+)
+unrecorded(
     30,
     "a checkpoint beyond the last step",
     "of step 4, beyond train.num_steps = 3",
     "raise train.num_steps",
+    train__num_steps=3,
 )
-def _(bench):
-    return bench.unrecorded(train__num_steps=3)
 
 
 @mistake(

@@ -4,6 +4,8 @@ import json
 import pathlib
 import random
 
+import numpy as np
+
 from etc_jax import config as config_lib
 from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
@@ -12,6 +14,13 @@ from etc_jax.training.run import train_and_evaluate
 
 WORDS = "red green blue black white brown grey pink".split()
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "is", "the", "colour", *WORDS]
+# Two pairs; 3 is the token that ends a text.
+BATCH = {
+    "input_tokens": np.int32([[5, 6, 3, 0, 0], [7, 8, 9, 10, 3]]),
+    "input_example_ids": np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]),
+    "target_tokens": np.int32([[11, 12, 3, 0], [13, 3, 0, 0]]),
+    "target_weights": np.float32([[1, 1, 1, 0], [1, 1, 0, 0]]),
+}
 MODELS = {
     "longformer": {
         "attention_window": (16,),
@@ -51,20 +60,20 @@ def write(path, records):
     return path
 
 
+def prepared(folder: pathlib.Path, *flags: str, **counts: int):
+    """Window caches of so many copies each, beside their files and their tokenizer."""
+    WordPieceTokenizer(PIECES).save(folder / "tokenizer.json")
+    for side, count in counts.items():
+        file = write(folder / f"{side}.jsonl", copies(count, side))
+        argv = ["--task=text_to_text", f"--tokenizer={folder / 'tokenizer.json'}"]
+        argv += [*flags, "--workers=0", f"--out={folder / side}", str(file)]
+        assert prepare.main(argv) == 0
+
+
 def trained(family: str, folder: pathlib.Path) -> tuple[str, pathlib.Path]:
     """(run of a model of a family, development records)."""
-    tokenizer = WordPieceTokenizer(PIECES)
-    tokenizer.save(folder / "tokenizer.json")
-    dev = write(folder / "dev.jsonl", copies(8, "dev"))
-    for path in (write(folder / "train.jsonl", copies(128, "train")), dev):
-        status = prepare.main(
-            [
-                *("--task=text_to_text", f"--tokenizer={folder / 'tokenizer.json'}"),
-                *("--input_length=10", "--target_length=4", "--workers=0"),
-                *(f"--out={folder / path.stem}", str(path)),
-            ]
-        )
-        assert status == 0
+    prepared(folder, "--input_length=10", "--target_length=4", train=128, dev=8)
+    dev = folder / "dev.jsonl"
     values = config_lib.default_config(family)
     model = {"embed_dim": 32, "num_heads": 2, "mlp_dim": 32, "max_length": 16}
     model |= {"num_layers": 1, "vocab_size": len(PIECES), "initializer_range": 0.1}

@@ -37,15 +37,23 @@ def wanted(mesh=None, **sizes):
     return abstract_state(lambda r: init_params(r, **sizes), optimizer(), mesh, RULES)
 
 
+def shapes_of(state):
+    """What restores a state of arrays."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+    )
+
+
 def states_by_step(state):
     """Another state for each of `STEPS`."""
     return {step: jax.tree.map(lambda x, s=step: x + s, state) for step in STEPS}
 
 
-def save_all(workdir, states, **options):
+def save_all(workdir, states, data=None, **options):
+    """A checkpoint of each state, with `data` besides its step."""
     with Checkpointer(workdir, **{"keep": 3, **options}) as checkpointer:
         for step, state in states.items():
-            checkpointer.save(state, {"step": step}, step=step)
+            checkpointer.save(state, {"step": step, **(data or {})}, step=step)
 
 
 # The names of the functions are not those of the fixtures, which would hide what a

@@ -3,6 +3,9 @@
 import json
 
 import numpy as np
+from config_changes import changed
+
+from etc_jax import config as config_lib
 
 LEXICON = [f"{a}{b}{c}o" for a in "bdgkm" for b in "aeiou" for c in "lnrst"]
 VOCAB_SIZE = 180
@@ -18,8 +21,18 @@ SIZES = {
     "data.global_length": 16,
     "data.validation_fraction": 0.4,
 }
-# Of token caches, whose documents are kept for validation already.
-CACHE_SIZES = {k: x for k, x in SIZES.items() if k != "data.validation_fraction"}
+
+
+def config(**changes) -> config_lib.Config:
+    """Of pre-training on JSONL files or token caches; changes as `data__paths=()`."""
+    values, sizes = config_lib.default_config(), dict(SIZES)
+    if changes.get("data__source") == "cache":
+        # Its documents are kept for validation already.
+        del sizes["data.validation_fraction"]
+    else:
+        values.data.update(source="jsonl", text_field="body")
+    values.update_from_flattened_dict(sizes)
+    return changed(values, changes)
 
 
 def write_rows(path, count=80, seed=0):

@@ -7,6 +7,8 @@ import pytest
 import toy_job
 from flax import linen as nn
 from tpu_process import in_a_process
+from training_runs import plan_of
+from trees import assert_close
 
 from etc_jax.layers.common import Mlp
 from etc_jax.layers.stack import Stack
@@ -168,9 +170,7 @@ def test_gradients_are_summed_in_the_shards_of_their_parameters():
     config = toy_job.config(
         mesh__fsdp=8, train__accumulation_steps=2, train__batch_size=16
     )
-    made = plan.make_plan(
-        config, toy_job.make_job(config, None), plan.mesh_for(config), check_batches=1
-    )
+    made = plan_of(config)
     with plan.on_mesh(made.mesh):
         text = plan.trace_step(made).lower().compile().as_text()
     loops = [line for line in text.splitlines() if " while(" in line]
@@ -229,11 +229,7 @@ def test_collected_once_or_not_the_gradient_is_that_of_one_device():
     params, batch = stack_case()
     want = jax.jit(functools.partial(stack_gradient, steps=1, dtype="float32"))
     got = on_eight(params, batch, steps=4, dtype="float32")(params, batch)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8),
-        got,
-        want(params, batch),
-    )
+    assert_close(got, want(params, batch), rtol=1e-5, atol=1e-8)
 
 
 def test_weights_are_collected_once_a_step_whatever_the_microbatches():

@@ -11,10 +11,12 @@ import numpy as np
 import processes
 import pytest
 import toy_job
+from training_runs import lines
 
 from etc_jax.training import background_writer
 from etc_jax.training.errors import UserError
 from etc_jax.training.reporting import tensorboard, weights_and_biases
+from etc_jax.training.run import train_and_evaluate
 
 CONFIG = toy_job.config(train__tensorboard=True, train__wandb_project="toys")
 
@@ -62,6 +64,17 @@ def test_finite_numbers_become_events(package, tmp_path):
     ]
     assert writer.logdir == str(tmp_path / "tensorboard")
     assert writer.purge_step == 5 and writer.closed
+
+
+def test_a_run_writes_what_its_lines_have(package, tmp_path):
+    train_and_evaluate(toy_job.config(train__tensorboard=True), tmp_path)
+    (writer,) = made
+    assert writer.logdir == str(tmp_path / "tensorboard")
+    assert writer.purge_step == 1 and writer.closed
+    events = {(tag, step): value for tag, value, step in writer.scalars}
+    for line in lines(tmp_path):
+        assert events[f"{line['kind']}/loss", line["step"]] == line["loss"]
+    assert ("train/grad_norm", 12) in events
 
 
 def test_without_the_package_there_is_one_clear_error(monkeypatch):
@@ -122,6 +135,16 @@ def test_a_writer_that_fails_or_hangs_does_not_stop_training(
         assert f"{board.lost_reports} reports for TensorBoard are lost" in caplog.text
 
 
+def program(text, folder, **environ):
+    return subprocess.run(
+        [sys.executable, "-c", text, str(folder)],
+        env={**processes.clean_environment(), **environ},
+        capture_output=True,
+        text=True,
+        timeout=limits.SECS,
+    )
+
+
 FULL = """
 import resource, sys
 from etc_jax.training import background_writer
@@ -139,13 +162,7 @@ print(board.lost_reports)
 def test_the_real_package_on_a_full_disk(tmp_path):
     """Its own thread dies, and its queue is then never taken from."""
     pytest.importorskip("tensorboardX")
-    got = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)],
-        env=processes.clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=limits.SECS,
-    )
+    got = program(FULL, tmp_path)
     assert got.returncode == 0, got.stderr
     assert int(got.stdout) > 100 and "TensorBoard TAKES NO REPORTS" in got.stderr
 
@@ -171,19 +188,9 @@ for step, loss in ((4, 1.5), (2, 2.5)):  # resumed from an earlier step
 """
 
 
-def wandb_program(text, folder, **environ):
-    return subprocess.run(
-        [sys.executable, "-c", text, str(folder)],
-        env={**processes.clean_environment(), **environ},
-        capture_output=True,
-        text=True,
-        timeout=limits.SECS,
-    )
-
-
 @pytest.mark.torch
 def test_the_real_wandb_keeps_a_run_offline(tmp_path):
-    got = wandb_program(OFFLINE, tmp_path, WANDB_MODE="offline")
+    got = program(OFFLINE, tmp_path, WANDB_MODE="offline")
     assert got.returncode == 0, got.stderr
     name = (tmp_path / "wandb_id.txt").read_text().encode()
     files = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
@@ -196,5 +203,5 @@ def test_the_real_wandb_keeps_a_run_offline(tmp_path):
 @pytest.mark.torch
 def test_no_account_is_one_clear_error_before_anything_starts(tmp_path):
     environ = {"HOME": str(tmp_path), "WANDB_MODE": "online", "WANDB_API_KEY": ""}
-    got = wandb_program(OFFLINE, tmp_path, **environ)
+    got = program(OFFLINE, tmp_path, **environ)
     assert "run: wandb login, or set WANDB_MODE=offline" in got.stderr

@@ -15,7 +15,6 @@ import time
 import bad_input_configs
 import bad_input_data
 import bad_input_runs
-import jax
 import numpy as np
 import pytest
 import toy_job
@@ -50,21 +49,6 @@ def shared(tmp_path_factory):
     finished = folder / "finished"
     train_and_evaluate(toy_job.config(train__num_steps=4), finished)
     return rows, folder / "caches", finished
-
-
-@pytest.fixture
-def no_compile(monkeypatch):
-    """Nothing may be traced for a compile, lowered or compiled."""
-
-    def forbidden(*args, **kwargs):
-        pytest.fail("compiled")
-
-    monkeypatch.setattr(jax, "jit", forbidden)
-    for cls, name in (
-        (jax.stages.Traced, "lower"),
-        (jax.stages.Lowered, "compile"),
-    ):
-        monkeypatch.setattr(cls, name, forbidden)
 
 
 @pytest.fixture(scope="module", autouse=True)

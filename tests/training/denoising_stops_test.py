@@ -1,15 +1,13 @@
 """A BART that was given sentinels learns spans, and its run can be stopped anywhere."""
 
 import dataclasses
-import os
-import signal
 
 import numpy as np
 import pytest
 import tiny_text
-import toy_job
+from denoising_runs import END, values_of
 from random_encoder_decoders import random_params
-from training_runs import losses, timeless
+from training_runs import check_stops, compiled_once, losses
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -19,9 +17,6 @@ from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer, train
 from etc_jax.models.encoder_decoder.config import BartConfig
-from etc_jax.training import errors, run as run_lib
-from etc_jax.training.loop import Run
-from etc_jax.training.run import train_and_evaluate
 
 pytest.importorskip("nupunkt")
 
@@ -36,8 +31,8 @@ BART = BartConfig(
     max_length=64,
     # [PAD] and [SEP] of a vocabulary that is learnt.
     pad_id=0,
-    eos_id=102,
-    decoder_start_id=102,
+    eos_id=END,
+    decoder_start_id=END,
 )
 # The first step, after checkpoints and between them, and beside an epoch's edge.
 STOPS = (1, 4, 6, 7, 11)
@@ -63,29 +58,13 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def config(home, one_device):
-    values = config_lib.default_config("bart", objective="denoising", source="jsonl")
+    values = values_of(home, "bart")
     model = native.read_config(home / "grown")
     values.model.update(dataclasses.asdict(model))
     values.objective.share = 0.2
-    values.data.update(
-        paths=(str(home / "rows.jsonl"),),
-        text_field="body",
-        validation_fraction=0.4,
-        cache_dir=str(home / "cache"),
-        tokenizer=str(home / "grown"),
-        vocab_size=model.vocab_size,
-        max_sentence_tokens=48,
-        input_length=64,
-        target_length=32,
-    )
-    values.optimizer.learning_rate = 1e-2
-    values.schedule.warmup_steps = 2
-    values.train.update(
-        batch_size=ROWS,
-        num_steps=STEPS,
-        log_every_steps=1,
-        eval_every_steps=STEPS,
-    )
+    values.data.update(tokenizer=str(home / "grown"), vocab_size=model.vocab_size)
+    values.train.update(batch_size=ROWS, num_steps=STEPS, log_every_steps=1)
+    values.train.eval_every_steps = STEPS
     values.checkpoint.update(every_steps=3, init_from=str(home / "grown"))
     return config_lib.from_config_dict(values)
 
@@ -106,40 +85,8 @@ def test_a_grown_vocabulary_has_the_sentinels_of_batches(home, config, tmp_path)
 
 
 @pytest.mark.full
-def test_a_run_that_is_stopped_five_times_is_the_uninterrupted_one(
-    config, tmp_path, monkeypatch
-):
-    one_step, compiled = Run._one_step, []
-    compile_steps = run_lib._compile
-
-    def compile_once(plan):
-        # The programs of all these runs are the same, and take most of their time.
-        if not compiled:
-            compiled.append(compile_steps(plan))
-        return compiled[0]
-
-    monkeypatch.setattr(run_lib, "_compile", compile_once)
-
-    def run(folder, digests, stop=None):
-        def step_and_note(self):
-            one_step(self)
-            digests[self._step] = toy_job.digest(self._state)
-            if self._step == stop:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Run, "_one_step", step_and_note)
-            return train_and_evaluate(config, folder)
-
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    expected, found = {}, {}
-    assert run(whole, expected).exit_code == errors.DONE
-    for stop in STOPS:
-        result = run(stopped, found, stop)
-        assert (result.exit_code, result.step) == (errors.PREEMPTED, stop)
-    assert run(stopped, found).exit_code == errors.DONE
-    # Every bit of parameters and moments, after each step, and every metric.
-    assert found == expected and len(found) == STEPS
-    assert timeless(stopped) == timeless(whole)
-    losses_of = losses(whole)
+def test_a_run_that_is_stopped_five_times_is_the_uninterrupted_one(config, tmp_path):
+    with compiled_once():
+        check_stops(config, tmp_path, STOPS)
+    losses_of = losses(tmp_path / "whole")
     assert losses_of[STEPS] < losses_of[1]

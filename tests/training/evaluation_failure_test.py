@@ -4,8 +4,8 @@ import dataclasses
 import json
 import pathlib
 import shutil
-import time
 
+import limits
 import pytest
 import toy_job
 from training_runs import lines, timeless
@@ -18,21 +18,15 @@ from etc_jax.training.evaluation import Evaluator
 from etc_jax.training.reporting.metrics import MetricsWriter
 from etc_jax.training.run import train_and_evaluate
 
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    """Saves at 4, 8 and 12, evaluates at 3, 6, 9 and 12."""
-    return toy_job.config(
-        train__compile_cache_dir=str(tmp_path_factory.mktemp("cache")),
-        train__eval_every_steps=3,
-    )
+# Saves at 4, 8 and 12, evaluates at 3, 6, 9 and 12.
+CONFIG = toy_job.config(train__eval_every_steps=3)
 
 
 @pytest.fixture(scope="module")
-def whole(config, tmp_path_factory):
+def whole(tmp_path_factory):
     """(workdir, result) of a run in which nothing fails."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, train_and_evaluate(config, folder)
+    return folder, train_and_evaluate(CONFIG, folder)
 
 
 def failing(monkeypatch, fails):
@@ -48,7 +42,7 @@ def failing(monkeypatch, fails):
 
 
 def test_what_fails_is_counted_and_changes_nothing_else(
-    whole, config, tmp_path, monkeypatch, caplog
+    whole, tmp_path, monkeypatch, caplog
 ):
     def report(params):
         raise ZeroDivisionError("no sentence")
@@ -60,7 +54,7 @@ def test_what_fails_is_counted_and_changes_nothing_else(
     with monkeypatch.context() as patch:
         failing(patch, {1: full[0], 2: full[1], 3: OSError("dev.json")})
         patch.setitem(registry._TABLES["objective"], toy_job.NAME, make_job)
-        result = train_and_evaluate(config, tmp_path)
+        result = train_and_evaluate(CONFIG, tmp_path)
     assert (result.exit_code, result.failed_evaluations) == (errors.DONE, 4)
     assert result.report == {} and not (tmp_path / "final_report.json").exists()
     assert toy_job.digest(result.state) == toy_job.digest(whole[1].state)
@@ -74,10 +68,10 @@ def test_what_fails_is_counted_and_changes_nothing_else(
     assert "FINAL REPORT FAILED at step 12: ZeroDivisionError" in said[3].message
     # The same fault has its traceback once.
     assert [bool(x.exc_info) for x in said] == [True, False, True, True]
-    train._close(config, str(tmp_path), result)
+    train._close(CONFIG, str(tmp_path), result)
     assert "4 evaluations failed" in caplog.records[-1].message
     # The same command makes up for what is missing at the last step.
-    again = train_and_evaluate(config, tmp_path)
+    again = train_and_evaluate(CONFIG, tmp_path)
     assert (again.evaluation, again.report) == (whole[1].evaluation, whole[1].report)
     assert lines(tmp_path, "eval")[-1]["loss"] == again.evaluation["loss"]
 
@@ -101,8 +95,9 @@ def during(monkeypatch, step, act):
         write(self, kind, at, values)
         if at == step and waiting:
             saved, note = (step - 1) // 4 * 4, self._path.with_name(_LAST)
-            while not note.exists() or json.loads(note.read_text())["step"] < saved:
-                time.sleep(0.01)
+            limits.until(
+                lambda: note.exists() and json.loads(note.read_text())["step"] >= saved
+            )
             waiting.pop()()
 
     monkeypatch.setattr(MetricsWriter, "write", write_and_act)
@@ -112,17 +107,17 @@ def during(monkeypatch, step, act):
 @pytest.mark.parametrize("how, step", [("renamed", 5), ("emptied", 12)])
 @pytest.mark.full(but=["emptied*"])
 def test_a_run_without_its_workdir_ends_in_words(
-    whole, config, tmp_path, monkeypatch, how, step
+    whole, tmp_path, monkeypatch, how, step
 ):
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         during(patch, step, lambda: GONE[how](folder))
         with pytest.raises(errors.UserError, match="deleted, renamed or emptied while"):
-            train_and_evaluate(config, folder)
+            train_and_evaluate(CONFIG, folder)
     names = [x.name for x in folder.rglob("*")] if folder.exists() else []
     assert names == []
     if how == "renamed":
         folder = pathlib.Path(shutil.move(tmp_path / "moved", tmp_path / "elsewhere"))
-        result = train_and_evaluate(config, folder)
+        result = train_and_evaluate(CONFIG, folder)
         assert toy_job.digest(result.state) == toy_job.digest(whole[1].state)
         assert timeless(folder) == timeless(whole[0])

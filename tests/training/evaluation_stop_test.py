@@ -1,15 +1,13 @@
 """A signal within an evaluation is answered at once, and the evaluation made up."""
 
-import os
 import shutil
-import signal
 import time
 
 import pytest
 import toy_job
 from checkpoint_states import kept
 from etils import epath
-from training_runs import lines, timeless
+from training_runs import change_batches, lines, signal_self, timeless
 
 from etc_jax.training import errors, run as run_lib
 from etc_jax.training.checkpoints import manifest
@@ -19,31 +17,25 @@ from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("cache"))
-
-
 @pytest.fixture(autouse=True)
 def long_evaluations(monkeypatch):
     monkeypatch.setattr(toy_job, "EVAL_BATCHES", 40)
 
 
-def config_of(cache, every_steps, **changes):
+def config_of(every_steps):
+    changes = {"checkpoint__every_steps": every_steps}
     if every_steps == 6:  # that of evaluations
         changes |= {"checkpoint__keep_best": 1, "checkpoint__best_metric": "loss"}
-    return toy_job.config(
-        train__compile_cache_dir=cache, checkpoint__every_steps=every_steps, **changes
-    )
+    return toy_job.config(**changes)
 
 
 @pytest.fixture(scope="module")
-def finished(cache, tmp_path_factory):
+def finished(tmp_path_factory):
     """(workdir, result) of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(toy_job, "EVAL_BATCHES", 40)
-        return folder, train_and_evaluate(config_of(cache, 6), folder)
+        return folder, train_and_evaluate(config_of(6), folder)
 
 
 @pytest.fixture(scope="module")
@@ -54,29 +46,26 @@ def whole(finished):
 
 def during_evaluation(monkeypatch, number, act):
     """Calls `act` while the evaluation `number`, from 0, is at its fourth batch."""
-    make, seen = toy_job.rows_at, {"evaluations": -1}
+    evaluations = iter(range(99))
 
-    def rows_at(c, step, rows):
-        if step == 10**6 + 3:
-            seen["evaluations"] += 1
-            if seen["evaluations"] == number:
-                act()
-        return make(c, step, rows)
+    def change(step, batch):
+        if step == 10**6 + 3 and next(evaluations) == number:
+            act()
+        return batch
 
-    monkeypatch.setattr(toy_job, "rows_at", rows_at)
+    change_batches(monkeypatch, change)
 
 
 # Evaluations are at 6 and 12. Where no checkpoint is due, the signal makes one.
 @pytest.mark.parametrize("every_steps, steps", [(4, (6,)), (6, (6, 12))])
 @pytest.mark.full(but=["6-steps1"])
 def test_a_signal_within_an_evaluation_cuts_it_off(
-    whole, cache, tmp_path, monkeypatch, caplog, every_steps, steps
+    whole, tmp_path, monkeypatch, caplog, every_steps, steps
 ):
-    config = config_of(cache, every_steps)
-    signal_process = lambda: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+    config = config_of(every_steps)
     for step in steps:
         with monkeypatch.context() as patch:
-            during_evaluation(patch, step // 6 - 1, signal_process)
+            during_evaluation(patch, step // 6 - 1, signal_self)
             stopped = train_and_evaluate(config, tmp_path)
         assert (stopped.exit_code, stopped.step) == (errors.PREEMPTED, step)
         assert f"the evaluation of step {step} is cut off" in caplog.text
@@ -95,10 +84,8 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
-def test_nothing_is_lost_by_a_death_within_an_evaluation(
-    whole, cache, tmp_path, monkeypatch
-):
-    config, call = config_of(cache, 6), Evaluator.__call__
+def test_nothing_is_lost_by_a_death_within_an_evaluation(whole, tmp_path, monkeypatch):
+    config, call = config_of(6), Evaluator.__call__
     for step in (6, 12):
         count = iter(range(1, 9))
 
@@ -117,11 +104,9 @@ def test_nothing_is_lost_by_a_death_within_an_evaluation(
 
 
 @pytest.mark.full
-def test_a_death_after_the_evaluation_doubles_no_line(
-    whole, cache, tmp_path, monkeypatch
-):
+def test_a_death_after_the_evaluation_doubles_no_line(whole, tmp_path, monkeypatch):
     """The line is there, but the checkpoint does not have the metrics yet."""
-    config = config_of(cache, 6)
+    config = config_of(6)
 
     def die(self, step, evaluation):
         raise Killed
@@ -135,47 +120,45 @@ def test_a_death_after_the_evaluation_doubles_no_line(
     assert timeless(tmp_path) == whole
 
 
-def test_a_finished_run_is_not_evaluated_again(finished, cache, tmp_path, monkeypatch):
+def test_a_finished_run_is_not_evaluated_again(finished, tmp_path, monkeypatch):
     folder, first = finished
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(Evaluator, "__call__", lambda *args, **kw: pytest.fail("again"))
-    again = train_and_evaluate(config_of(cache, 6), tmp_path)
+    again = train_and_evaluate(config_of(6), tmp_path)
     assert again.evaluation == first.evaluation
 
 
 def test_damaged_metrics_of_a_checkpoint_are_made_again(
-    finished, whole, cache, tmp_path, caplog
+    finished, whole, tmp_path, caplog
 ):
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / "checkpoints" / "12" / manifest.EVALUATION).write_text('{"evaluation')
-    train_and_evaluate(config_of(cache, 6), tmp_path)
+    train_and_evaluate(config_of(6), tmp_path)
     assert timeless(tmp_path) == whole
     assert "is made again" in caplog.text
 
 
-def test_a_slow_evaluation_answers_within_two_batches(cache, tmp_path, monkeypatch):
+def test_a_slow_evaluation_answers_within_two_batches(tmp_path, monkeypatch):
     """With 40 batches of 0.2 s the signal comes in the middle."""
     sent = []
 
     def act():
         sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal_self()
 
     during_evaluation(monkeypatch, 0, act)
-    make = toy_job.rows_at
 
-    def slow(c, step, rows):
-        if step > 10**6:
-            time.sleep(0.2)
-        return make(c, step, rows)
+    def slow(step, batch):
+        time.sleep(0.2 * (step > 10**6))
+        return batch
 
-    monkeypatch.setattr(toy_job, "rows_at", slow)
+    change_batches(monkeypatch, slow)
     ended = []
     preempted = Run._preempted
     monkeypatch.setattr(
         Run, "_preempted", lambda run: ended.append(time.monotonic()) or preempted(run)
     )
-    train_and_evaluate(config_of(cache, 6), tmp_path)
+    train_and_evaluate(config_of(6), tmp_path)
     secs = ended[0] - sent[0]
     print(f"an evaluation of 8 s was left {secs:.2f} s after the signal")
     assert secs < 4

@@ -28,14 +28,8 @@ def run(tmp_path):
     FILES[:] = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for file in FILES:
         file.write_text(f"text of {file.name}")
-    config = toy_job.config(
-        objective__name=NAME, train__compile_cache_dir=str(tmp_path / "cache")
-    )
-
-    def to_the_end():
-        return train_and_evaluate(config, tmp_path / "run")
-
-    return to_the_end
+    config = toy_job.config(objective__name=NAME)
+    return lambda: train_and_evaluate(config, tmp_path / "run")
 
 
 def test_an_edited_input_is_named_and_nothing_is_lost(run, tmp_path):

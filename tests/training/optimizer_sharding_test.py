@@ -1,5 +1,6 @@
 """Where the arrays of an optimizer lie, and that this changes no update."""
 
+import functools
 import math
 import re
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 import toy_job
 from tpu_process import in_a_process
-from training_runs import losses, signal_at
+from training_runs import losses, plan_of, signal_at
+from trees import assert_close
 
 from etc_jax import config as config_lib
 from etc_jax.objectives.sections import MlmCpcConfig
@@ -30,22 +32,15 @@ STEPS = 5
 SPLIT = {"mesh__data": 4, "mesh__tensor": 2}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-def config(name, cache=None, **changes):
-    values = toy_job.config_dict(
+def config(name, **changes):
+    if name == "adafactor":
+        changes["optimizer__adafactor__min_dim_size_to_factor"] = 8
+    return toy_job.config(
         optimizer__name=name,
         train__num_steps=STEPS,
         checkpoint__every_steps=100,
-        train__compile_cache_dir=cache,
         **changes,
     )
-    if name == "adafactor":
-        values.optimizer.adafactor.min_dim_size_to_factor = 8
-    return config_lib.from_config_dict(values)
 
 
 def one_device(c):
@@ -59,15 +54,7 @@ def trained(monkeypatch, folder, c, mesh_fn=make_mesh):
     return jax.device_get(train_and_evaluate(c, folder).state.params)
 
 
-def assert_near(got, want, rtol=1e-5, atol=1e-6):
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), got, want
-    )
-
-
-def planned(c):
-    mesh = make_mesh(c.mesh)
-    return plan.make_plan(c, toy_job.make_job(c, None), mesh, check_batches=1)
+assert_near = functools.partial(assert_close, rtol=1e-5, atol=1e-6)
 
 
 def device_bytes(tree):
@@ -119,18 +106,18 @@ def test_a_factored_moment_of_too_few_dimensions_is_an_error():
 
 
 @pytest.mark.full
-def test_adafactor_on_eight_devices_is_that_on_one(monkeypatch, tmp_path, cache):
-    c = config("adafactor", cache, mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
-    v_row = planned(c).state.opt_state.inner_state[1].v_row
+def test_adafactor_on_eight_devices_is_that_on_one(monkeypatch, tmp_path):
+    c = config("adafactor", mesh__data=2, mesh__fsdp=2, mesh__tensor=2)
+    v_row = plan_of(c).state.opt_state.inner_state[1].v_row
     assert v_row["mlp"]["wi"]["kernel"].sharding.spec == P("fsdp")
     many = trained(monkeypatch, tmp_path / "many", c)
-    c = config("adafactor", cache)
+    c = config("adafactor")
     one = trained(monkeypatch, tmp_path / "one", c, one_device)
     assert_near(many, one)
 
 
 def test_the_moments_of_adafactor_are_small():
-    adam, factored = planned(config("adamw")), planned(config("adafactor"))
+    adam, factored = plan_of(config("adamw")), plan_of(config("adafactor"))
     adam, factored = (device_bytes(p.state.opt_state) for p in (adam, factored))
     print(f"bytes of the optimizer: adamw {adam}, adafactor {factored}")
     assert factored < 0.1 * adam
@@ -162,9 +149,9 @@ def test_adafactor_of_etc_base_needs_a_hundredth_of_adamw():
 
 @pytest.mark.parametrize("name", ["adamw", "lamb", "adafactor"])
 @pytest.mark.full(but=["adafactor"])
-def test_moments_split_over_data_train_alike(monkeypatch, tmp_path, cache, name):
-    whole = config(name, cache, **SPLIT)
-    split = config(name, cache, **SPLIT, optimizer__shard_state=True)
+def test_moments_split_over_data_train_alike(monkeypatch, tmp_path, name):
+    whole = config(name, **SPLIT)
+    split = config(name, **SPLIT, optimizer__shard_state=True)
     apart = trained(monkeypatch, tmp_path / "split", split)
     together = trained(monkeypatch, tmp_path / "whole", whole)
     assert_near(apart, together, rtol=1e-6, atol=1e-6)
@@ -172,8 +159,8 @@ def test_moments_split_over_data_train_alike(monkeypatch, tmp_path, cache, name)
 
 @pytest.mark.parametrize("name", ["adamw", "lamb_bert"])
 def test_splitting_the_moments_divides_their_bytes(name):
-    whole = planned(config(name, **SPLIT)).state
-    split = planned(config(name, **SPLIT, optimizer__shard_state=True)).state
+    whole = plan_of(config(name, **SPLIT)).state
+    split = plan_of(config(name, **SPLIT, optimizer__shard_state=True)).state
     assert device_bytes(split.params) == device_bytes(whole.params)
     parts = device_bytes(split.opt_state) / device_bytes(whole.opt_state)
     assert parts == pytest.approx(1 / 4, abs=0.02)
@@ -218,9 +205,9 @@ def test_the_dimension_of_the_largest_parts_is_cut(monkeypatch, shape, spec, got
 
 
 @pytest.mark.full
-def test_a_run_continues_with_the_other_setting(monkeypatch, tmp_path, cache):
+def test_a_run_continues_with_the_other_setting(monkeypatch, tmp_path):
     def setting(split):
-        return config("adamw", cache, **SPLIT, optimizer__shard_state=split)
+        return config("adamw", **SPLIT, optimizer__shard_state=split)
 
     for step, split in ((2, False), (4, True)):
         with monkeypatch.context() as patch:
@@ -233,7 +220,7 @@ def test_a_run_continues_with_the_other_setting(monkeypatch, tmp_path, cache):
 
 
 def compiled(c, mesh):
-    p = plan.make_plan(c, toy_job.make_job(c, None), mesh, check_batches=1)
+    p = plan_of(c, mesh)
     with plan.on_mesh(mesh):
         return p, plan.trace_step(p).lower().compile()
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,12 @@ def named(folder) -> dict:
     return json.loads((folder / FILE).read_text())
 
 
+def refused(folder) -> str:
+    with pytest.raises(UserError) as caught, owned(folder):
+        pytest.fail("two owners")
+    return str(caught.value)
+
+
 def leave(folder, **changes):
     """What an owner leaves that was killed."""
     with owned(folder):
@@ -92,10 +99,7 @@ def test_the_owner_is_named_and_let_go(tmp_path):
 
 def test_a_second_run_is_refused_with_the_owner_s_name(tmp_path, holder, no_waiting):
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(UserError) as caught:
-        with owned(tmp_path):
-            pytest.fail("two owners")
-    text, values = str(caught.value), named(tmp_path)
+    text, values = refused(tmp_path), named(tmp_path)
     command = values["command"].replace("\n", "?")
     for told in (values["host"], values["start"], command, FILE):
         assert told in text
@@ -111,9 +115,7 @@ def test_an_owner_that_has_not_written_its_name_yet_is_waited_for(tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX)
         later = threading.Timer(0.2, file.write, [name])
         later.start()
-        with pytest.raises(UserError, match="in use by process .* on host near"):
-            with owned(tmp_path):
-                pass
+        assert re.search("in use by process .* on host near", refused(tmp_path))
         later.join()
 
 
@@ -128,16 +130,12 @@ def test_a_killed_owner_is_followed_at_once(tmp_path, holder, no_waiting, caplog
 
 def test_a_paused_owner_is_one(tmp_path, holder):
     holder.send_signal(signal.SIGSTOP)
-    with pytest.raises(UserError, match="is in use by"):
-        with owned(tmp_path):
-            pass
+    assert "is in use by" in refused(tmp_path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_without_locks_the_process_is_looked_up(tmp_path, holder, no_locks, no_waiting):
-    with pytest.raises(UserError, match=f"in use by process {holder.pid}"):
-        with owned(tmp_path):
-            pass
+    assert f"in use by process {holder.pid}" in refused(tmp_path)
     holder.kill()
     holder.wait()
     with owned(tmp_path):
@@ -178,9 +176,7 @@ def test_an_owner_on_another_machine_that_writes_is_one(tmp_path, quick):
     thread = threading.Thread(target=refresh)
     thread.start()
     try:
-        with pytest.raises(UserError, match="in use by process .* on host far"):
-            with owned(tmp_path):
-                pass
+        assert re.search("in use by process .* on host far", refused(tmp_path))
     finally:
         closed.set()
         thread.join()
@@ -203,9 +199,7 @@ def test_one_that_was_taken_over_meanwhile_ends(tmp_path, quick):
     with owned(tmp_path) as owner:
         values = named(tmp_path) | {"host": "far", "token": "other"}
         (tmp_path / FILE).write_text(json.dumps(values))
-        deadline = time.monotonic() + limits.SECS
-        while owner._lost is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        limits.until(lambda: owner._lost is not None)
         with pytest.raises(UserError, match="taken over by process .* on host far"):
             owner.check()
     assert named(tmp_path)["token"] == "other"  # which is not ours to delete
@@ -219,11 +213,9 @@ def test_a_disk_that_fills_up_does_not_end_the_owner(
 
     with owned(tmp_path) as owner:
         monkeypatch.setattr(os, "pwrite", full)
-        deadline = time.monotonic() + limits.SECS
-        while "No space left" not in caplog.text and time.monotonic() < deadline:
-            time.sleep(0.01)
+        limits.until(lambda: "No space left" in caplog.text)
         owner.check()
-    assert "No space left" in caplog.text and not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_text_of_a_claim_keeps_the_terminal_as_it_is():
@@ -231,25 +223,25 @@ def test_the_text_of_a_claim_keeps_the_terminal_as_it_is():
     assert "host a?[2J?b," in str(claim)
 
 
-def start(folder, name, *arguments, devices=1, each=((),)):
+def start(folder, name, *arguments):
     return processes.start(
         folder / name,
         *arguments,
         config=processes.toy_config(folder),
         workdir=folder / "run",
-        each=each,
-        devices=devices,
-        variables=({},) if len(each) == 1 else None,
+        each=((),),
+        devices=1,
+        variables=({},),
     )
 
 
 def test_of_two_runs_one_goes_on_and_after_its_death_the_next(tmp_path):
     endless = ("--config.train.num_steps=1000000",)
     with start(tmp_path, "a", *endless) as a, start(tmp_path, "b", *endless) as b:
-        deadline = time.monotonic() + limits.SECS
-        while a.children[0].poll() is None and b.children[0].poll() is None:
-            assert time.monotonic() < deadline, a.all_output() + b.all_output()
-            time.sleep(0.05)
+        limits.until(
+            lambda: any(x.children[0].poll() is not None for x in (a, b)),
+            lambda: a.all_output() + b.all_output(),
+        )
         first, second = (b, a) if a.children[0].poll() is not None else (a, b)
         assert second.wait() == [2], second.output(0)
         (line,) = [x for x in second.output(0).splitlines() if "is in use by" in x]
@@ -259,11 +251,8 @@ def test_of_two_runs_one_goes_on_and_after_its_death_the_next(tmp_path):
         first.children[0].kill()
         first.wait()
     began = time.monotonic()
-    with start(tmp_path, "c", "--config.train.num_steps=1000000") as c:
-        deadline = time.monotonic() + limits.SECS
-        while "taken over from" not in c.output(0):
-            assert time.monotonic() < deadline, c.output(0)
-            time.sleep(0.05)
+    with start(tmp_path, "c", *endless) as c:
+        limits.until(lambda: "taken over from" in c.output(0), lambda: c.output(0))
     print(f"the next run had the folder {time.monotonic() - began:.1f} s after launch")
 
 

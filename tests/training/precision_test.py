@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mean_loss import loss_of
+from random_sentences import token_cache
+from tiny_model import token_ids
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.data.pretraining.examples import PretrainingSizes
 from etc_jax.data.pretraining.readers import PretrainingReader
-from etc_jax.data.text.cache import TokenCache
 from etc_jax.data.text.packing import pack
-from etc_jax.data.tokenizers.tokenizer import TokenIds
 from etc_jax.objectives.pretraining import Pretraining
 from etc_jax.objectives.sections import MlmCpcConfig
 from etc_jax.sharding import MeshConfig, make_mesh, path_of
@@ -29,7 +29,7 @@ from etc_jax.training.step import make_train_step
 
 NAME = "precision_test"
 VOCAB_SIZE, ROWS, STEPS = 40, 4, 24
-IDS = TokenIds(0, 1, 2, 3, regular_ids=(4, VOCAB_SIZE), vocab_size=VOCAB_SIZE)
+IDS = token_ids(VOCAB_SIZE)
 SIZES = PretrainingSizes(32, 8, mlm_capacity=8, cpc_long_length=12, cpc_global_length=3)
 POLICIES = {
     "float32": ("float32", "float32"),
@@ -41,16 +41,7 @@ POLICIES = {
 @functools.cache
 def reader():
     """Batches of random sentences."""
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(3, 5, 7 * 20)
-    tokens = rng.integers(*IDS.regular_ids, lengths.sum())
-    cache = TokenCache.from_arrays(
-        tokens.astype(np.uint16),
-        rng.random(len(tokens)) < 0.7,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        7 * np.arange(21),
-        vocab_size=VOCAB_SIZE,
-    )
+    cache = token_cache(IDS, 20)
     text = pack(cache, long_length=32, global_length=8, max_sentence_tokens=10)
     return PretrainingReader(cache, text, IDS, SIZES, batch_size=ROWS, seed=0)
 

@@ -1,7 +1,6 @@
 """A stopped and resumed run is the uninterrupted one, bit by bit."""
 
 import dataclasses
-import os
 import pathlib
 import signal
 
@@ -9,7 +8,15 @@ import jax
 import numpy as np
 import pytest
 import toy_job
-from training_runs import MESH, lines, timeless
+from training_runs import (
+    MESH,
+    check_stops,
+    lines,
+    note_digests,
+    signal_self,
+    stop_after,
+    timeless,
+)
 
 from etc_jax.training import errors
 from etc_jax.training.loop import Run
@@ -57,7 +64,7 @@ def epochs_of_rows(seen: dict[int, list[int]]):
 
 @dataclasses.dataclass
 class Reference:
-    """An uninterrupted run, and a compile cache for the others."""
+    """An uninterrupted run."""
 
     folder: pathlib.Path
     config: object
@@ -71,7 +78,6 @@ def reference(request, tmp_path_factory):
         **MESH,
         "train__batch_size": 8,
         "train__check_batches": 1,
-        "train__compile_cache_dir": str(tmp_path_factory.mktemp("cache")),
         **MODES[request.param],
     }
     config, seen, digests = toy_job.config(**changes), {}, {}
@@ -83,35 +89,13 @@ def reference(request, tmp_path_factory):
     return Reference(folder, config, digests, seen)
 
 
-def note_digests(monkeypatch, digests: dict[int, str]):
-    """Notes the digest of the state after every step."""
-    one_step = Run._one_step
-
-    def step_and_note(self):
-        one_step(self)
-        digests[self._step] = toy_job.digest(self._state)
-
-    monkeypatch.setattr(Run, "_one_step", step_and_note)
-
-
-def stop_after(monkeypatch, stop):
-    one_step = Run._one_step
-
-    def step_and_signal(self):
-        one_step(self)
-        if self._step == stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Run, "_one_step", step_and_signal)
-
-
 def stop_within(monkeypatch, stop):
     """The signal comes while this step runs, which ends whole all the same."""
     one_step = Run._one_step
 
     def signal_then_step(self):
         if self._step == stop - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal_self()
         one_step(self)
 
     monkeypatch.setattr(Run, "_one_step", signal_then_step)
@@ -168,29 +152,10 @@ TOPOLOGIES = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_twenty_stops_change_no_bit_of_any_step(topology, tmp_path, monkeypatch):
+def test_twenty_stops_change_no_bit_of_any_step(topology, tmp_path):
     """One run with a stop at each of 20 random steps, against one without."""
-    config = toy_job.config(
-        **TOPOLOGIES[topology],
-        train__num_steps=MANY_STEPS,
-        train__compile_cache_dir=str(tmp_path / "cache"),
-    )
-    whole, resumed = {}, {}
-    with monkeypatch.context() as patch:
-        note_digests(patch, whole)
-        train_and_evaluate(config, tmp_path / "whole")
+    config = toy_job.config(**TOPOLOGIES[topology], train__num_steps=MANY_STEPS)
     rng = np.random.default_rng(4)
     stops = sorted(rng.choice(np.arange(1, MANY_STEPS), MANY_STOPS, replace=False))
-    for stop in stops:
-        with monkeypatch.context() as patch:
-            note_digests(patch, resumed)
-            stop_after(patch, int(stop))
-            result = train_and_evaluate(config, tmp_path / "run")
-        assert (result.exit_code, result.step) == (errors.PREEMPTED, stop)
-    with monkeypatch.context() as patch:
-        note_digests(patch, resumed)
-        result = train_and_evaluate(config, tmp_path / "run")
-    assert result.exit_code == errors.DONE
-    assert len(whole) == MANY_STEPS and resumed == whole
-    assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
+    check_stops(config, tmp_path, map(int, stops))
     print(f"{topology}: {len(stops)} of {len(stops)} stops bitwise equal")

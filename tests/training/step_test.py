@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_job
+from trees import assert_close
 
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.sharding.batch import batch_shardings, replicated, to_global
@@ -78,10 +79,7 @@ def test_state_is_made_in_shards():
         kernel = moment["mlp"]["wi"]["kernel"]
         assert kernel.sharding.spec == jax.P("fsdp", "tensor")
         assert kernel.addressable_shards[0].data.shape == (4, 16)
-    expected = toy_init(jax.random.key(0))
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), state.params, expected
-    )
+    assert_close(state.params, toy_init(jax.random.key(0)), rtol=1e-6)
 
 
 def quadratic(params, batch, rng, deterministic):

@@ -1,5 +1,6 @@
 """A run that begins with another's parameters."""
 
+import functools
 import shutil
 
 import jax
@@ -7,31 +8,20 @@ import numpy as np
 import pytest
 import toy_job
 from checkpoint_states import data_file, flip_a_bit
-from training_runs import MESH
+from training_runs import MESH, state_at_start
 
 from etc_jax import config as config_lib
 from etc_jax.training import errors, run as run_lib
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.errors import CorruptCheckpointError, UserError
-from etc_jax.training.loop import Run, Steps
 from etc_jax.training.run import train_and_evaluate
 
 ALL = 6  # parameter arrays of the toy
-
-
-NO_STEPS = Steps(None, None, None, 0.0)
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory):
-    """Makes configs of runs of 8 steps, which share a compile cache."""
-    cache = str(tmp_path_factory.mktemp("cache"))
-    always = {"train__num_steps": 8, "train__compile_cache_dir": cache}
-    return lambda **changes: toy_job.config(**{**always, **changes})
+short = functools.partial(toy_job.config, train__num_steps=8)
 
 
 @pytest.fixture(scope="module")
-def source(short, tmp_path_factory):
+def source(tmp_path_factory):
     """The folder of a finished run of 8 steps, and its parameters."""
     folder = tmp_path_factory.mktemp("source")
     result = train_and_evaluate(short(), folder)
@@ -39,24 +29,14 @@ def source(short, tmp_path_factory):
 
 
 @pytest.fixture
-def begin(monkeypatch, tmp_path):
+def begin(tmp_path):
     """Starts a run and gives the state that it begins with."""
 
     def begin(folder, **changes):
-        seen = []
-
-        def stop_here(run):
-            seen.append(run._state)
-            raise UserError("seen enough")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(run_lib, "_compile", lambda plan: NO_STEPS)
-            patch.setattr(Run, "to_the_end", stop_here)
-            config = toy_job.config(checkpoint__init_from=str(folder), **changes)
-            with pytest.raises(UserError, match="seen enough"):
-                train_and_evaluate(config, tmp_path / "new")
+        config = toy_job.config(checkpoint__init_from=str(folder), **changes)
+        state = state_at_start(config, tmp_path / "new")
         shutil.rmtree(tmp_path / "new")
-        return seen[0]
+        return state
 
     return begin
 
@@ -175,7 +155,7 @@ def test_a_folder_without_a_checkpoint_is_refused_before_anything_else(
     )
 
 
-def test_a_damaged_source_is_named_and_left_alone(source, short, tmp_path):
+def test_a_damaged_source_is_named_and_left_alone(source, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(source[0], folder)
     bad = data_file(folder / "checkpoints" / "8")
@@ -189,7 +169,7 @@ def test_a_damaged_source_is_named_and_left_alone(source, short, tmp_path):
     assert result.exit_code == errors.DONE
 
 
-def test_a_run_that_has_begun_needs_its_source_no_more(source, short, tmp_path):
+def test_a_run_that_has_begun_needs_its_source_no_more(source, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(source[0], folder)
     config = short(checkpoint__init_from=str(folder))

@@ -152,12 +152,12 @@ def test_a_killed_export_goes_on_where_it_stopped(
     path = tmp_path / "out" / "c"
     process = start(path, workers)
     folder = path.parent
-    limits.wait_for(lambda: len(part_files(folder)) >= 3 or process.poll() is not None)
+    limits.until(lambda: len(part_files(folder)) >= 3 or process.poll() is not None)
     helpers = children(process)
     assert len(helpers) >= workers
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    limits.wait_for(lambda: not any(map(programs.is_running, helpers)))
+    limits.until(lambda: not any(map(programs.is_running, helpers)))
     assert not path.exists()
 
     finished = [file.name for file in part_files(path.parent)]
@@ -186,7 +186,7 @@ def test_a_killed_export_goes_on_where_it_stopped(
 def test_a_second_export_waits_for_the_first(start, wanted, tmp_path):
     path = tmp_path / "out" / "c"
     first = start(path, 0)
-    limits.wait_for(lambda: part_files(path.parent) or first.poll() is not None)
+    limits.until(lambda: part_files(path.parent) or first.poll() is not None)
     first.send_signal(signal.SIGSTOP)
     second = start(path, 0)
     assert "another process works in" in second.stderr.readline()

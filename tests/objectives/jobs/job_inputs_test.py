@@ -5,6 +5,7 @@ import os
 import pathlib
 import zipfile
 
+import config_changes
 import numpy as np
 import pytest
 import tiny_text
@@ -28,27 +29,24 @@ BYTES = {
     "model.axial_dims": None,
     "model.local_chunk_length": 8,
 }
-TEXT = {**tiny_text.SIZES, "train.batch_size": 2}
 
 
-def inputs_of(folder, family="etc", **changes):
-    values = config_lib.default_config(family)
-    sizes = TEXT if family == "etc" else BYTES
-    changes = {name.replace("__", "."): value for name, value in changes.items()}
-    if (
-        changes.get("data.source") == "cache"
-    ):  # its documents are kept for validation already
-        sizes = {**tiny_text.CACHE_SIZES, "train.batch_size": 2}
-    values.update_from_flattened_dict(sizes | changes)
-    config = config_lib.from_config_dict(values)
+def made_of(config, folder):
     made = registry.lookup("objective", config.objective.name)(config, folder)
     assert all(len(digest) == 64 for digest in made.inputs.values())
     return made.inputs
 
 
+def inputs_of(folder, **changes):
+    return made_of(tiny_text.config(train__batch_size=2, **changes), folder)
+
+
 def reformer(folder, name, **changes):
-    causal = {"model__causal": name == "causal_lm", "objective__name": name}
-    return inputs_of(folder, "reformer", **causal, **changes)
+    values = config_lib.default_config("reformer")
+    values.update_from_flattened_dict(BYTES)
+    values.model.causal = name == "causal_lm"
+    values.objective.name = name
+    return made_of(config_changes.changed(values, changes), folder)
 
 
 def changed(before, after):
@@ -110,11 +108,7 @@ def test_text_its_tokens_and_its_vocabulary(tmp_path):
     pytest.importorskip("nupunkt")
     for name, seed in (("a", 0), ("b", 1)):
         tiny_text.write_rows(tmp_path / f"{name}.jsonl", 40, seed)
-    said = {
-        "data__source": "jsonl",
-        "data__paths": (str(tmp_path / "*.jsonl"),),
-        "data__text_field": "body",
-    }
+    said = {"data__paths": (str(tmp_path / "*.jsonl"),)}
     before = inputs_of(tmp_path / "run", **said)
     text = {f"text {tmp_path.name}/{name}.jsonl" for name in "ab"}
     tokens = {"tokenizer", "training tokens", "held-back tokens"}
@@ -134,10 +128,8 @@ def test_text_its_tokens_and_its_vocabulary(tmp_path):
 def caches(tmp_path):
     pytest.importorskip("nupunkt")
     tiny_text.write_rows(tmp_path / "a.jsonl", 100)
-    values = config_lib.default_config()
-    said = {"data.source": "jsonl", "data.paths": (str(tmp_path / "a.jsonl"),)}
-    values.update_from_flattened_dict(TEXT | said | {"data.text_field": "body"})
-    made = prepare(config_lib.from_config_dict(values).data, tmp_path / "made")
+    config = tiny_text.config(data__paths=(str(tmp_path / "a.jsonl"),))
+    made = prepare(config.data, tmp_path / "made")
     return made.train[0].path, made.validation.path
 
 

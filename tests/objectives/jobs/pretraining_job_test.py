@@ -1,10 +1,11 @@
 """From a data section to the job: every source, and what is refused."""
 
+import functools
+
 import numpy as np
 import pytest
 import tiny_text
 
-from etc_jax import config as config_lib
 from etc_jax.data.text.cache import TokenCache
 from etc_jax.objectives.jobs.pretraining import make_job
 from etc_jax.objectives.jobs.pretraining_data import prepare
@@ -19,17 +20,11 @@ def rows_file(tmp_path_factory):
     return path
 
 
-def config_of(**changes):
-    values = config_lib.default_config()
-    is_cache = changes.get("data.source") == "cache"
-    sizes = tiny_text.CACHE_SIZES if is_cache else tiny_text.SIZES
-    values.update_from_flattened_dict({**sizes, "train.batch_size": 2, **changes})
-    return config_lib.from_config_dict(values)
+config_of = functools.partial(tiny_text.config, train__batch_size=2)
 
 
 def jsonl(path, **changes):
-    options = {"data.source": "jsonl", "data.paths": (str(path),)}
-    return config_of(**options | {"data.text_field": "body"} | changes)
+    return config_of(data__paths=(str(path),), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +46,19 @@ def test_files_become_batches(rows_file, tmp_path):
 
 def test_validation_files_are_for_evaluation_alone(rows_file, tmp_path):
     tiny_text.write_rows(tmp_path / "other.jsonl", 50, seed=1)
-    paths = {"data.validation_paths": (str(tmp_path / "other.jsonl"),)}
-    found = prepare(jsonl(rows_file, **paths).data, tmp_path)
+    config = jsonl(rows_file, data__validation_paths=(str(tmp_path / "other.jsonl"),))
+    found = prepare(config.data, tmp_path)
     assert (found.train[0].num_documents, found.validation.num_documents) == (80, 50)
 
 
 def test_caches_are_mixed_by_weights(prepared, tmp_path):
     train, validation = prepared.train[0], prepared.validation
     config = config_of(
-        **{
-            "data.source": "cache",
-            "data.paths": (str(train.path), str(validation.path)),
-            "data.validation_paths": (str(validation.path),),
-            "data.weights": (1.0, 3.0),
-            "train.batch_size": 40,
-        }
+        data__source="cache",
+        data__paths=(str(train.path), str(validation.path)),
+        data__validation_paths=(str(validation.path),),
+        data__weights=(1.0, 3.0),
+        train__batch_size=40,
     )
     assert prepare(config.data, tmp_path).weights == (1.0, 3.0)
     batch = make_job(config, tmp_path).train_batch(0, np.arange(40))
@@ -86,11 +79,9 @@ def test_caches_are_mixed_by_weights(prepared, tmp_path):
 def test_fixed_blocks_have_no_cpc(rows_file, tmp_path):
     config = jsonl(
         rows_file,
-        **{
-            "data.global_tokens": "fixed_blocks",
-            "data.tokens_per_block": 27,
-            "objective.cpc_weight": 0.0,
-        },
+        data__global_tokens="fixed_blocks",
+        data__tokens_per_block=27,
+        objective__cpc_weight=0.0,
     )
     job = make_job(config, tmp_path)
     batch = job.train_batch(0, np.arange(2))
@@ -101,20 +92,22 @@ def test_fixed_blocks_have_no_cpc(rows_file, tmp_path):
 
 
 def test_batches_from_other_processes_are_the_same(rows_file, tmp_path):
-    here = make_job(jsonl(rows_file), tmp_path).train_batch(3, np.arange(2))
-    options = {"data.read_workers": 1}
-    there = make_job(jsonl(rows_file, **options), tmp_path).train_batch(3, np.arange(2))
+    here, there = (
+        make_job(jsonl(rows_file, data__read_workers=workers), tmp_path)
+        for workers in (0, 1)
+    )
+    here, there = (job.train_batch(3, np.arange(2)) for job in (here, there))
     np.testing.assert_array_equal(here["long_tokens"], there["long_tokens"])
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"data.mlm_capacity": 8}, "chosen for MLM has no room.*data.mlm_capacity"),
-        ({"data.vocab_size": 170}, "the tokenizer has 180 ids; set it to that"),
+        ({"data__mlm_capacity": 8}, "chosen for MLM has no room.*data.mlm_capacity"),
+        ({"data__vocab_size": 170}, "the tokenizer has 180 ids; set it to that"),
         # None of 80 documents or one: their names, which decide, begin with the folder.
         (
-            {"data.validation_fraction": 0.01},
+            {"data__validation_fraction": 0.01},
             "none is for validation|sentences .* in the validation text",
         ),
     ],
@@ -122,7 +115,7 @@ def test_batches_from_other_processes_are_the_same(rows_file, tmp_path):
 def test_data_that_does_not_fit_is_refused(
     prepared, rows_file, tmp_path, changes, message
 ):
-    vocabulary = {"data.tokenizer": str(prepared.train[0].path)}
+    vocabulary = {"data__tokenizer": str(prepared.train[0].path)}
     with pytest.raises(ValueError, match=message):
         make_job(jsonl(rows_file, **vocabulary | changes), tmp_path)
 
@@ -131,11 +124,9 @@ def test_a_cache_of_another_vocabulary_is_refused(prepared, tmp_path):
     tiny_text.write_rows(tmp_path / "rows.jsonl", 60, seed=5)
     other = prepare(jsonl(tmp_path / "rows.jsonl").data, tmp_path)
     config = config_of(
-        **{
-            "data.source": "cache",
-            "data.paths": (str(prepared.train[0].path), str(other.train[0].path)),
-            "data.validation_paths": (str(prepared.validation.path),),
-        }
+        data__source="cache",
+        data__paths=(str(prepared.train[0].path), str(other.train[0].path)),
+        data__validation_paths=(str(prepared.validation.path),),
     )
     with pytest.raises(ValueError, match="the cache was made with vocabulary"):
         make_job(config, tmp_path)

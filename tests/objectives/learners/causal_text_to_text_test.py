@@ -5,9 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
-from causal_pairs import copies, trained
+from causal_pairs import BATCH, copies, trained
 from mean_loss import loss_of
 from random_params import random_params
+from training_runs import lines
 
 from etc_jax.cli import evaluate, predict
 from etc_jax.config.sections import FinetuningConfig
@@ -19,12 +20,6 @@ from etc_jax.objectives.learners.causal_text_to_text import joined
 TINY = {"vocab_size": 40, "num_types": 1, "embed_dim": 8, "num_heads": 2, "mlp_dim": 16}
 TINY |= {"num_layers": 1, "max_length": 12, "attention_window": (8,), "causal": True}
 TINY |= {"attention": "dense"}
-BATCH = {
-    "input_tokens": np.int32([[5, 6, 3, 0, 0], [7, 8, 9, 10, 3]]),
-    "input_example_ids": np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]),
-    "target_tokens": np.int32([[11, 12, 3, 0], [13, 3, 0, 0]]),
-    "target_weights": np.float32([[1, 1, 1, 0], [1, 1, 0, 0]]),
-}
 
 
 def learner(**changes):
@@ -92,8 +87,7 @@ def test_a_model_that_is_not_causal_or_too_short_is_refused():
 @pytest.mark.full
 def test_a_model_that_learnt_to_copy_answers_by_all_commands(family, tmp_path, capsys):
     run, dev = trained(family, tmp_path)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    official = [x for x in map(json.loads, lines) if "official_exact_match" in x]
+    official = [x for x in lines(run) if "official_exact_match" in x]
     assert official[-1]["official_exact_match"] > 0.9
     out = tmp_path / "scored"
     assert evaluate.main([f"--model={run}", f"--out={out}", str(dev)]) == 0

@@ -2,17 +2,17 @@
 
 import dataclasses
 
+import causal_pairs
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_seq2seq
-from causal_pairs import PIECES, copies, write
+from causal_pairs import PIECES, prepared
 from mean_loss import loss_of
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
-from etc_jax.cli import prepare
 from etc_jax.config.kinds import section_of
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.cache import WindowCache
@@ -27,13 +27,7 @@ from etc_jax.objectives.seq2seq import Seq2Seq
 
 TOY = toy_seq2seq.ToySeq2SeqConfig()
 CAUSAL = LongformerConfig(causal=True)
-BATCH = {
-    "input_tokens": np.int32([[5, 6, 3, 0, 0], [7, 8, 9, 10, 3]]),
-    "input_example_ids": np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]),
-    "target_tokens": np.int32([[11, 12, 3, 0], [13, 3, 0, 0]]),
-    "target_weights": np.float32([[1, 1, 1, 0], [1, 1, 0, 0]]),
-    "weights": np.float32([1, 1]),
-}
+BATCH = {**causal_pairs.BATCH, "weights": np.float32([1, 1])}
 
 
 def learner(model=TOY, **options):
@@ -155,14 +149,13 @@ class Counting:
         return jax.nn.one_hot(ids, self.config.vocab_size)
 
 
-def test_the_decoder_of_the_family_is_used_where_there_is_one():
-    registry.register("decoder", toy_seq2seq.NAME)(Counting)
-    try:
-        made = learner()
-        assert made.why_no_outputs is None
-        got = made.outputs({}, jax.tree.map(jnp.asarray, BATCH))
-    finally:
-        del registry._TABLES["decoder"][toy_seq2seq.NAME]
+def test_the_decoder_of_the_family_is_used_where_there_is_one(monkeypatch):
+    monkeypatch.setitem(
+        registry._TABLES.setdefault("decoder", {}), toy_seq2seq.NAME, Counting
+    )
+    made = learner()
+    assert made.why_no_outputs is None
+    got = made.outputs({}, jax.tree.map(jnp.asarray, BATCH))
     # The first one ends at once: 3 is the token that ends a text.
     assert got.tolist() == [[3, 0, 0, 0], [5, 6, 7, 8]]
 
@@ -185,13 +178,8 @@ def test_texts_begin_with_the_first_token_where_it_is_asked_for():
 
 
 def test_a_run_that_cannot_answer_is_refused_before_it_compiles(tmp_path):
-    WordPieceTokenizer(PIECES).save(tmp_path / "tokenizer.json")
-    for side in ("train", "dev"):
-        file = write(tmp_path / f"{side}.jsonl", copies(16, side))
-        command = ["--task=text_to_text", f"--tokenizer={tmp_path / 'tokenizer.json'}"]
-        command += ["--input_length=12", "--target_length=6", "--workers=0"]
-        command += ["--begin_token", f"--out={tmp_path / side}", str(file)]
-        assert prepare.main(command) == 0
+    lengths = ("--input_length=12", "--target_length=6", "--begin_token")
+    prepared(tmp_path, *lengths, train=16, dev=16)
     options = WindowCache.open(tmp_path / "dev").input_options
     assert options == ("begin_token=true",)
     values = values_of(toy_seq2seq.NAME)

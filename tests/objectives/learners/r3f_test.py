@@ -103,18 +103,15 @@ SIZES |= {"vocab_size": 40, "dropout_rate": 0.0, "logits_chunk_length": 4}
 SLED = SledConfig(window=4, prefix_length=2, windows_at_once=1)
 MODELS = {
     # Windows are encoded in a scan, each with noise of its own.
-    "sled": ("bart", BartConfig(**SIZES, num_decoder_layers=1, sled=SLED)),
-    "reformer": (
-        "reformer",
-        ReformerConfig(
-            **SIZES,
-            max_length=16,
-            axial_shape=None,
-            axial_dims=None,
-            pattern=("local",),
-            local_chunk_length=4,
-            causal=True,
-        ),
+    "sled": BartConfig(**SIZES, num_decoder_layers=1, sled=SLED),
+    "reformer": ReformerConfig(
+        **SIZES,
+        max_length=16,
+        axial_shape=None,
+        axial_dims=None,
+        pattern=("local",),
+        local_chunk_length=4,
+        causal=True,
     ),
 }
 
@@ -123,7 +120,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.full(but=["reformer"])
 def test_scanned_and_reversible_models_have_noise(name):
-    family, config = MODELS[name]
+    config = MODELS[name]
     section = section_of("text_to_text", "text_to_text", type(config))
     chosen = section("text_to_text", R3fConfig(WEIGHT, 0.01))
     learner = finetuning.find(config, chosen, "text_to_text")

@@ -5,27 +5,14 @@ import functools
 import jax
 import numpy as np
 import pytest
+from encoder_learners import MODELS, tokens_of
 from mean_loss import loss_of
 from random_params import random_params
 
 from etc_jax.config.kinds import section_of
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.losses.coreference import marginal_loss, mention_loss
 
-SIZES = {
-    "vocab_size": 30,
-    "embed_dim": 8,
-    "num_layers": 1,
-    "num_heads": 2,
-    "mlp_dim": 12,
-    "max_length": 16,
-    "attention": "dense",
-}
-MODELS = {
-    "bert": BertConfig(**SIZES),
-    "longformer": LongformerConfig(**SIZES, attention_window=(4,)),
-}
 HEAD = {"ffnn_dim": 6, "top_ratio": 1.0, "max_antecedents": 4}
 B, N, M = 2, 16, 24
 
@@ -38,22 +25,16 @@ def task(model="longformer", **changes):
 
 
 def batch(weights=(1, 1)):
-    rng = np.random.default_rng(3)
-    ids = np.zeros((B, N), np.int32)
-    ids[:, :14] = np.array(weights)[:, None]
     spans = [(i, i + j) for i in range(1, 7) for j in range(3)]
     spans += [(-1, -1)] * (M - len(spans))
     clusters = np.zeros((B, M), np.int32)
     clusters[0, [0, 6, 13]], clusters[1, [3, 9]], clusters[1, 15] = 1, 2, 1
     return {
-        "tokens": rng.integers(1, 30, (B, N)).astype(np.int32),
-        "types": np.zeros((B, N), np.int32),
+        **tokens_of(weights, N, 14),
         "global_index": np.full((B, 1), -1, np.int32),
-        "example_ids": ids,
         "spans": np.array([spans] * B, np.int32),
         "num_words": np.array([6, 6], np.int32),
         "labels": {"clusters": clusters},
-        "weights": np.array(weights, np.float32),
     }
 
 

@@ -4,28 +4,12 @@ import concurrent.futures
 import time
 import types
 
-import jax
 import limits
 import pytest
+from coordinator_store import Store
 from jax._src import distributed as jax_distributed
 
 from etc_jax.training.checkpoints.meeting import Meeting
-
-
-class Store:
-    """The coordinator's table of keys, for threads in place of processes."""
-
-    def __init__(self):
-        self.values = {}
-
-    def key_value_set(self, key, value, allow_overwrite=False):
-        assert allow_overwrite or key not in self.values
-        self.values[key] = value
-
-    def key_value_try_get(self, key):
-        if key not in self.values:
-            raise jax.errors.JaxRuntimeError(f"NOT_FOUND: {key}")
-        return self.values[key]
 
 
 @pytest.fixture
@@ -57,14 +41,12 @@ def test_all_go_on_when_the_last_has_come(meetings, pool):
     assert [future.result(timeout=limits.SECS) for future in first] == [None, None]
 
 
-def test_another_key_is_another_place(meetings):
-    wait_here = concurrent.futures.ThreadPoolExecutor(2)
-    with wait_here:
-        others = [wait_here.submit(wait, m, key="a") for m in meetings[:2]]
-        with pytest.raises(TimeoutError, match=r"processes \[0, 1\] have not written"):
-            wait(meetings[2], key="b", secs=0.05)
-        wait(meetings[2], key="a")
-        assert all(future.result(timeout=limits.SECS) is None for future in others)
+def test_another_key_is_another_place(meetings, pool):
+    others = [pool.submit(wait, m, key="a") for m in meetings[:2]]
+    with pytest.raises(TimeoutError, match=r"processes \[0, 1\] have not written"):
+        wait(meetings[2], key="b", secs=0.05)
+    wait(meetings[2], key="a")
+    assert all(future.result(timeout=limits.SECS) is None for future in others)
 
 
 def test_one_that_fails_ends_the_waiting_of_all(meetings, pool):

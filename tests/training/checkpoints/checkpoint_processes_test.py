@@ -8,19 +8,17 @@ import numpy as np
 import processes
 import pytest
 from checkpoint_process import state_of, values
-from checkpoint_states import files_of, flip_a_bit, restore, wanted
+from checkpoint_states import files_of, flip_a_bit, restore, save_all, wanted
 
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.checkpoints import manifest
-from etc_jax.training.checkpoints.checkpointer import Checkpointer
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
     """The workdir that two processes have worked in, and what each has seen."""
     folder, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
-    with Checkpointer(one, keep=1) as checkpointer:
-        checkpointer.save(state_of(3, wanted()), {"step": 3}, step=3)
+    save_all(one, {3: state_of(3, wanted())})
     output = tmp_path_factory.mktemp("output")
     command = ("checkpoint_process", str(folder), str(one))
     with processes.start_each(output, *command) as started:

@@ -1,7 +1,6 @@
 """Which checkpoints stay: the newest, the milestones, the best."""
 
 import math
-import re
 
 import pytest
 import toy_job
@@ -9,7 +8,6 @@ from checkpoint_states import kept, make_state, save_all, states_by_step
 from etils import epath
 from hypothesis import given, strategies as st
 
-from etc_jax import config as config_lib
 from etc_jax.training import evaluation
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
@@ -102,51 +100,6 @@ def test_a_figure_that_no_evaluation_gives_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="best_metric is 'accuracy', .* loss, tokens;"):
         train_and_evaluate(config, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "changes, path, message",
-    [
-        ({"checkpoint__keep": 0}, "checkpoint.keep", "1 or more"),
-        ({"checkpoint__keep_best": -1}, "checkpoint.keep_best", "0 or more"),
-        (
-            {"checkpoint__keep_every_steps": 6},
-            "checkpoint.keep_every_steps",
-            "not a multiple of every_steps = 4: .* use 4",
-        ),
-        (
-            {"checkpoint__keep_best": 1},
-            "checkpoint.every_steps",
-            "is 4, not a multiple of train.eval_every_steps = 6.*nearest valid: 6",
-        ),
-        (
-            {"checkpoint__best_is": "best"},
-            "checkpoint.best_is",
-            "expected one of lowest, highest",
-        ),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(changes, path, message):
-    with pytest.raises(config_lib.ConfigError) as caught:
-        toy_job.config(**changes)
-    ((found, text),) = caught.value.problems
-    assert found == path
-    assert re.search(message, text)
-
-
-def test_what_is_kept_is_not_what_is_computed():
-    base = config_lib.config_hash(toy_job.config())
-    same = {
-        "checkpoint__every_steps": 6,
-        "checkpoint__keep": 1,
-        "checkpoint__keep_every_steps": 6,
-        "checkpoint__keep_best": 1,
-        "checkpoint__best_metric": "x",
-        "checkpoint__best_is": "highest",
-    }
-    assert config_lib.config_hash(toy_job.config(**same)) == base
-    other = toy_job.config(checkpoint__init_from="/somewhere")
-    assert config_lib.config_hash(other) != base
 
 
 def test_the_space_that_is_needed():

@@ -1,27 +1,24 @@
 """Saves that fail, or take long, do not harm the run or what was saved before."""
 
-import dataclasses
 import gc
 import logging
 import os
 import shutil
 import subprocess
 import threading
-import time
 
 import jax
 import limits
 import pytest
 import toy_job
-from checkpoint_states import kept, make_state, restore, states_by_step
+from checkpoint_states import kept, restore, shapes_of, states_fixture  # noqa: F401
 from jax._src import profiler
-from training_runs import lines, signal_at
+from training_runs import after_each_step, lines, signal_at
 
 from etc_jax.training import errors
 from etc_jax.training.checkpoints import checkpointer as checkpoint, folder, manifest
 from etc_jax.training.checkpoints.checkpointer import Checkpointer, SaveError
 from etc_jax.training.checkpoints.orbax_io import Writer
-from etc_jax.training.loop import Run
 from etc_jax.training.run import train_and_evaluate
 
 # Where a write fails, Orbax closes its event loop before the last callbacks of the
@@ -31,11 +28,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 FULL = OSError(28, "No space left on device")
-
-
-@pytest.fixture(scope="module")
-def states():
-    return states_by_step(make_state())
+CONFIG = toy_job.config()
 
 
 @pytest.fixture(autouse=True)
@@ -71,11 +64,11 @@ PLACES = {
 
 
 def wait_for_failure(checkpointer, count):
-    deadline = time.monotonic() + limits.SECS
-    while checkpointer.failed_saves < count:
-        assert time.monotonic() < deadline, "no failure was noticed"
+    def failed():
         checkpointer.poll()
-        time.sleep(0.01)
+        return checkpointer.failed_saves >= count
+
+    limits.until(failed, lambda: "no failure was noticed")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -184,23 +177,15 @@ def test_only_copying_is_waited_for(tmp_path, states, monkeypatch):
         assert checkpointer.last_step == 2
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    cache = str(tmp_path_factory.mktemp("cache"))
-    return toy_job.config(train__compile_cache_dir=cache)
-
-
-def test_a_run_goes_on_after_a_failed_save(config, tmp_path, monkeypatch, caplog):
+def test_a_run_goes_on_after_a_failed_save(tmp_path, monkeypatch, caplog):
     Failing(monkeypatch, manifest, "write", fails=lambda call: call == 2)
-    one_step = Run._one_step
 
-    def step_and_wait(run):
-        one_step(run)
+    def wait(run):
         if run._step == 10:  # or the toy is done before the disk
             wait_for_failure(run._checkpointer, 1)
 
-    monkeypatch.setattr(Run, "_one_step", step_and_wait)
-    result = train_and_evaluate(config, tmp_path)
+    after_each_step(monkeypatch, wait)
+    result = train_and_evaluate(CONFIG, tmp_path)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
     assert "SAVE FAILED at step 8" in caplog.text
     assert kept(tmp_path) == ["12", "4"]
@@ -208,36 +193,32 @@ def test_a_run_goes_on_after_a_failed_save(config, tmp_path, monkeypatch, caplog
     assert counts[:8] == [0] * 8 and counts[9:] == [1] * 3
 
 
-def test_a_run_whose_last_save_fails_says_so(config, tmp_path, monkeypatch):
+def test_a_run_whose_last_save_fails_says_so(tmp_path, monkeypatch):
     Failing(monkeypatch, manifest, "write", fails=lambda call: call > 1)
     with pytest.raises(SaveError, match="state of step 12 .* of step 4"):
-        train_and_evaluate(config, tmp_path)
+        train_and_evaluate(CONFIG, tmp_path)
     monkeypatch.undo()
-    result = train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(CONFIG, tmp_path)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
 
 
 @pytest.mark.parametrize("step", [5, 8])  # 8: a save of its own has begun already
 @pytest.mark.full(but=["5"])
-def test_a_preempted_run_tries_its_last_save_again(
-    config, tmp_path, monkeypatch, caplog, step
-):
+def test_a_preempted_run_tries_its_last_save_again(tmp_path, monkeypatch, caplog, step):
     # The first save, of step 4, works.
     Failing(monkeypatch, manifest, "write", fails=lambda call: call in (2, 3))
     signal_at(monkeypatch, step)
-    result = train_and_evaluate(config, tmp_path)
+    result = train_and_evaluate(CONFIG, tmp_path)
     assert (result.exit_code, result.step) == (errors.PREEMPTED, step)
     assert caplog.text.count(f"SAVE FAILED at step {step}") == 2
     assert kept(tmp_path) == ["4", str(step)]
 
 
-def test_a_preempted_run_that_is_not_saved_does_not_say_it_is(
-    config, tmp_path, monkeypatch
-):
+def test_a_preempted_run_that_is_not_saved_does_not_say_it_is(tmp_path, monkeypatch):
     Failing(monkeypatch, manifest, "write", fails=lambda call: call > 1)
     signal_at(monkeypatch, 5)
     with pytest.raises(SaveError, match="state of step 5 .* of step 4"):
-        train_and_evaluate(config, tmp_path)
+        train_and_evaluate(CONFIG, tmp_path)
 
 
 @pytest.fixture
@@ -259,9 +240,7 @@ def small_disk(tmp_path):
 def test_a_full_disk(small_disk, caplog):
     noise = jax.random.normal(jax.random.key(0), (512, 512))  # does not compress
     state = {"mlp": {"wi": {"kernel": noise}}}
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
-    )
+    shapes = shapes_of(state)
     filler = small_disk / "filler"
     with Checkpointer(small_disk, keep=2) as checkpointer:
         checkpointer.save(state, {"step": 2}, step=2)
@@ -286,12 +265,11 @@ def test_a_full_disk(small_disk, caplog):
 # What Orbax leaves open where it fails.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.full
-def test_a_run_on_a_full_disk_goes_on(config, small_disk, caplog, monkeypatch):
+def test_a_run_on_a_full_disk_goes_on(small_disk, caplog, monkeypatch):
     """The disk fills up after step 5 and has space again before the last save."""
-    filler, one_step = small_disk / "filler", Run._one_step
+    filler = small_disk / "filler"
 
-    def step_and_fill(run):
-        one_step(run)
+    def fill(run):
         if run._step == 5:
             assert run._checkpointer.wait()
             with filler.open("wb", buffering=0) as file, pytest.raises(OSError):
@@ -300,9 +278,8 @@ def test_a_run_on_a_full_disk_goes_on(config, small_disk, caplog, monkeypatch):
         if run._step == 11:
             filler.unlink()
 
-    monkeypatch.setattr(Run, "_one_step", step_and_fill)
-    section = dataclasses.replace(config.train, profile_start_step=6, profile_steps=2)
-    full = dataclasses.replace(config, train=section)
+    after_each_step(monkeypatch, fill)
+    full = toy_job.config(train__profile_start_step=6, train__profile_steps=2)
     result = train_and_evaluate(full, small_disk)
     assert (result.exit_code, result.step) == (errors.DONE, 12)
     assert "SAVE FAILED at step 8" in caplog.text

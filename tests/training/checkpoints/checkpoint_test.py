@@ -12,7 +12,9 @@ from checkpoint_states import (
     kept,
     make_state,
     restore,
+    save_all,
     saved_fixture,  # noqa: F401
+    shapes_of,
     states_fixture,  # noqa: F401
     wanted,
     workdir_fixture,  # noqa: F401
@@ -53,8 +55,7 @@ def by_mesh(tmp_path_factory):
         mesh, folder = make_mesh(MeshConfig(*sizes)), tmp_path_factory.mktemp("mesh")
         layout = jax.tree.map(lambda a: a.sharding, wanted(mesh))
         state = jax.device_put(whole, layout)
-        with Checkpointer(folder, keep=1) as checkpointer:
-            checkpointer.save(state, {}, step=1)
+        save_all(folder, {1: state})
         found[sizes] = (mesh, folder, toy_job.digest(state))
     return found
 
@@ -93,9 +94,7 @@ def test_state_may_be_donated_while_it_is_written(tmp_path):
     overwrite = jax.jit(
         lambda s: jax.tree.map(lambda x: x * 0 - 1, s), donate_argnums=0
     )
-    shapes = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
-    )
+    shapes = shapes_of(state)
     with Checkpointer(tmp_path, keep=1) as checkpointer:
         checkpointer.save(state, {}, step=1)
         for _ in range(5):

@@ -9,31 +9,21 @@ from checkpoint_states import (
     data_file,
     flip_a_bit,
     kept,
-    make_state,
     save_all,
-    states_by_step,
+    states_fixture,  # noqa: F401
 )
 
 from etc_jax.config import to_dict
-from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 
 CONFIG = toy_job.config()
 
 
-@pytest.fixture(scope="module")
-def states():
-    return states_by_step(make_state())
-
-
 @pytest.fixture
 def run(states, tmp_path):
     """A workdir with a checkpoint of each of `STEPS`."""
-    with Checkpointer(tmp_path / "run", keep=3) as checkpointer:
-        for step, state in states.items():
-            data = {"step": step, "config": to_dict(CONFIG)}
-            checkpointer.save(state, data, step=step)
+    save_all(tmp_path / "run", states, {"config": to_dict(CONFIG)})
     return tmp_path / "run"
 
 
@@ -61,9 +51,7 @@ def test_a_checkpoint_can_be_chosen(run, states, below, step):
 def test_parameters_stored_in_bfloat16_stay_so(states, tmp_path):
     half = jax.tree.map(lambda x: x.astype("bfloat16"), states[2].params)
     state = type(states[2])(states[2].step, half, states[2].opt_state)
-    with Checkpointer(tmp_path, keep=1) as checkpointer:
-        data = {"step": 2, "config": to_dict(CONFIG)}
-        checkpointer.save(state, data, step=2)
+    save_all(tmp_path, {2: state}, {"config": to_dict(CONFIG)})
     assert same(read_params(tmp_path).params, state)
 
 

@@ -9,32 +9,16 @@ import textwrap
 import threading
 import time
 
-import jax
 import processes
 import programs
 import pytest
+from coordinator_store import Store
 
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 from etc_jax.training.hosts.distributed import PeerError
 
 # --- several processes, with threads and a dictionary in their places ---
-
-
-class Store:
-    """What jax's client does with keys."""
-
-    def __init__(self):
-        self.values = {}
-
-    def key_value_set(self, key, value):
-        assert key not in self.values, f"{key} is written twice"
-        self.values[key] = value
-
-    def key_value_try_get(self, key):
-        if key not in self.values:
-            raise jax.errors.JaxRuntimeError(f"NOT_FOUND: Config key {key} not found.")
-        return self.values[key]
 
 
 class Rounds(threading.local):

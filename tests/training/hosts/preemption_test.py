@@ -61,6 +61,7 @@ def test_another_thread_only_warns(caplog):
     assert not guards[0].requested
     assert signal.getsignal(signal.SIGTERM) is before
     assert "not in the main thread" in caplog.text
+    assert "SIGTERM will not be caught" in caplog.text
 
 
 def test_one_process_follows_its_guard_at_once(monkeypatch):
@@ -91,20 +92,12 @@ def test_a_vote_over_devices_is_known_one_step_late(monkeypatch):
 
 
 LIBRARY = """
-import os, signal, sys
+import sys
 import jax
 {initialize}
-import toy_job
-from etc_jax.training.loop import Run
+import pytest, toy_job, training_runs
 from etc_jax.training.run import train_and_evaluate
-one_step = Run._one_step
-
-def step_and_signal(self):
-    one_step(self)
-    if self._step == 5:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-Run._one_step = step_and_signal
+training_runs.stop_after(pytest.MonkeyPatch(), 5)
 result = train_and_evaluate(toy_job.config(), sys.argv[1])
 assert result.step == 5, result.step
 sys.exit(result.exit_code)

@@ -2,11 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optimizer_updates
 import pytest
-import toy_job
 from flax import linen as nn
+from optimizer_updates import NAMES, RATE, config, flat_params, like, make
+from trees import assert_close
 
-from etc_jax import config as config_lib
 from etc_jax.layers.stack import Stack, stack_layers, unstack_layers
 from etc_jax.training.optimizers.optimizer import (
     decay_mask,
@@ -17,56 +18,10 @@ from etc_jax.training.optimizers.optimizer import (
     scale_by_layer_trust_ratio,
 )
 
-NAMES = ("adamw", "lamb", "adamw_bert", "lamb_bert", "adafactor")
-RATE = 0.1
-
-
-def config(name, adafactor=None, **changes):
-    changes = {f"optimizer__{k}": v for k, v in changes.items()}
-    values = toy_job.config_dict(optimizer__name=name, **changes)
-    if name == "adafactor":
-        values.optimizer.adafactor.min_dim_size_to_factor = 2
-        values.optimizer.adafactor.update(adafactor or {})
-    return config_lib.from_config_dict(values).optimizer
-
-
-def make(name, **changes):
-    return make_optimizer(config(name, **changes), optax.constant_schedule(RATE))
-
 
 def run(tx, params, gradients):
     """Parameters after each update."""
-    state, seen = tx.init(params), []
-    update = jax.jit(tx.update)
-    for gradient in gradients:
-        updates, state = update(gradient, state, params)
-        params = optax.apply_updates(params, updates)
-        seen.append(params)
-    return seen
-
-
-def like(params, seed, count):
-    """`count` random trees of the shapes of `params`."""
-    leaves, treedef = jax.tree.flatten(params)
-    rng = np.random.default_rng(seed)
-    return [
-        treedef.unflatten([rng.normal(size=x.shape).astype(np.float32) for x in leaves])
-        for _ in range(count)
-    ]
-
-
-def flat_params():
-    rng = np.random.default_rng(0)
-    return {
-        "mlp": {
-            "wi": {
-                "kernel": rng.normal(size=(3, 4)).astype(np.float32),
-                "bias": np.zeros(4, np.float32),
-            }
-        },
-        "final_norm": {"scale": np.ones(3, np.float32)},
-        "token_embedder": {"embedding": rng.normal(size=(5, 3)).astype(np.float32)},
-    }
+    return [params for params, _ in optimizer_updates.run(tx, params, gradients)]
 
 
 def test_lamb_of_apart_layers_is_that_of_optax():
@@ -87,11 +42,7 @@ def test_lamb_of_apart_layers_is_that_of_optax():
     for got, want in zip(
         run(make("lamb"), params, gradients), run(peer, params, gradients), strict=True
     ):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
-            got,
-            want,
-        )
+        assert_close(got, want, rtol=1e-5, atol=1e-7)
 
 
 def by_hand(params, gradients, excluded, lamb, wd=0.01, b1=0.9, b2=0.999, eps=1e-6):
@@ -187,11 +138,7 @@ def test_scanned_layers_are_updated_as_unrolled_ones(name):
     apart = run(make(name), unrolled, gradients)
     together = run(make(name), scanned, [stack_layers(g) for g in gradients])
     for want, got in zip(apart, together, strict=True):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-            unstack_layers(got),
-            want,
-        )
+        assert_close(unstack_layers(got), want, rtol=1e-5, atol=1e-6)
 
 
 def test_one_norm_over_a_stack_would_be_seen():
@@ -287,11 +234,7 @@ def test_adafactor_of_matrices_is_that_of_optax(options):
     )
     got = run(make_optimizer(c, optax.constant_schedule(RATE)), params, gradients)
     for mine, its in zip(got, run(peer, params, gradients), strict=True):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6),
-            mine,
-            its,
-        )
+        assert_close(mine, its, rtol=2e-5, atol=1e-6)
 
 
 def test_adafactor_sees_a_projection_as_one_matrix():

@@ -5,12 +5,11 @@ import jax
 import numpy as np
 import pytest
 import toy_job
-from etils import epath
+import training_runs
 
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import device_memory, hardware
 from etc_jax.training.preflight.device_memory import Memory, MiB, TooLarge
-from etc_jax.training.preflight.plan import make_job, make_plan, mesh_for
 from etc_jax.training.run import train_and_evaluate
 
 # As libtpu 0.0.42 words it, and as other versions do.
@@ -25,9 +24,7 @@ REFUSALS = {
 
 
 def plan_of(**changes):
-    config = toy_job.config(**changes)
-    mesh = mesh_for(config)
-    return make_plan(config, make_job(config, epath.Path(".")), mesh, check_batches=1)
+    return training_runs.plan_of(toy_job.config(**changes))
 
 
 def lowered(error):

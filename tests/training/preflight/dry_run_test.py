@@ -3,7 +3,7 @@ import dataclasses
 import jax
 import pytest
 import toy_job
-from training_runs import MESH
+from training_runs import MESH, change_batches
 
 from etc_jax.training import run as run_lib
 from etc_jax.training.errors import UserError
@@ -116,10 +116,7 @@ def test_all_that_is_wrong_with_job_and_layout(monkeypatch):
     config = toy_job.config()
     object.__setattr__(config.mesh, "tensor", 8)
     object.__setattr__(config.model, "mlp_dim", 12)  # past the config's own check
-    make = toy_job.rows_at
-    monkeypatch.setattr(
-        toy_job, "rows_at", lambda *a: {k: v + 40 for k, v in make(*a).items()}
-    )
+    change_batches(monkeypatch, lambda step, b: {k: x + 40 for k, x in b.items()})
     with pytest.raises(UserError) as caught:
         dry_run(config)
     text = str(caught.value)

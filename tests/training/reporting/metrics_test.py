@@ -1,6 +1,5 @@
 import json
 import math
-import signal
 import threading
 import time
 
@@ -8,7 +7,6 @@ import limits
 import numpy as np
 import pytest
 
-from etc_jax.training.hosts.preemption import PreemptionGuard
 from etc_jax.training.prefetch import Prefetcher
 from etc_jax.training.reporting import metrics as metrics_lib
 from etc_jax.training.reporting.metrics import MetricsWriter, StepMetrics
@@ -230,9 +228,7 @@ def test_no_more_batches_are_built_than_asked():
     built = []
     with Prefetcher(built.append, start=0, stop=100, ahead=2) as batches:
         batches.get(0)
-        deadline = time.monotonic() + limits.SECS
-        while len(built) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        limits.until(lambda: len(built) >= 4)
         time.sleep(0.05)
         # One taken, two waiting, one in hand.
         assert built == [0, 1, 2, 3]
@@ -266,35 +262,6 @@ def test_waiting_is_measured():
     with Prefetcher(slow, start=0, stop=2, ahead=1) as batches:
         batches.get(0)
         assert batches.waited_secs > 0.01
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_sets_a_flag_and_the_second_acts_as_usual(number):
-    before = signal.getsignal(number)
-    with PreemptionGuard() as guard:
-        assert not guard.requested and signal.getsignal(number) is not before
-        signal.raise_signal(number)
-        assert guard.requested and guard.signal_name == signal.Signals(number).name
-        assert signal.getsignal(number) is before
-    assert signal.getsignal(number) is before
-
-
-def test_handlers_are_put_back():
-    before = signal.getsignal(signal.SIGTERM)
-    with PreemptionGuard():
-        pass
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_another_thread_is_told_that_signals_are_not_caught(caplog):
-    def body():
-        with PreemptionGuard() as guard:
-            assert not guard.requested
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    assert "SIGTERM will not be caught" in caplog.text
 
 
 def test_a_window_goes_on_after_a_stop():
