@@ -238,27 +238,23 @@ def test_bad_batches_in_a_row_end_both_with_3(start, tmp_path):
     assert skipped[-1] == 3
 
 
-# Of a text with few words; the model is as large as it is.
 FEW_STEPS = {
-    "data.vocab_size": small_text.VOCAB_SIZE,
-    "data.validation_fraction": small_text.VALIDATION,
+    **small_text.SMALL,
+    "model.num_layers": 1,
     "mesh.fsdp": 2,
     "model.dropout_rate": 0.1,
-    "schedule.warmup_steps": 2,
     "train.num_steps": 4,
-    "train.log_every_steps": 1,
     "train.eval_every_steps": 4,
     "train.eval_steps": 1,
 }
 
 
-@pytest.mark.full  # minutes
+@pytest.mark.full  # a minute
 def test_two_processes_train_the_quickstart_model(cache, tmp_path_factory, tmp_path):
     """As one process does to 1e-5; stopped and resumed, to the last bit."""
     pytest.importorskip("nupunkt")
     caches = small_text.make_cache(tmp_path_factory.mktemp("token_cache"))
-    values = {"data.cache_dir": caches, "train.compile_cache_dir": cache}
-    values = {**FEW_STEPS, **values}
+    values = {**FEW_STEPS, "data.cache_dir": caches, "train.compile_cache_dir": cache}
     arguments = [f"--config.{path}={value}" for path, value in values.items()]
 
     def run(name, *, output, codes=(0, 0), **options):
