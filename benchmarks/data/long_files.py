@@ -37,6 +37,7 @@ _LONG_SHARE, _LONG_TIMES = 0.95, 17137 / 4004
 _TOKENS_A_WORD = 1.4
 _WORDS_A_BLOCK = 100
 _MOST_BLOCKS = 300
+_LONGEST_FIRST = 10
 VOCABULARY_TEXTS = 60
 # Roles in Natural Questions that a trained vocabulary has no piece for.
 _MORE_PIECES = ("[unused102]", "[unused103]")
@@ -89,14 +90,20 @@ def _natural_questions() -> Iterator[dict[str, Any]]:
 
 
 def article_words() -> list[int]:
-    """Words of each of the different articles: evenly of a spread, in any order."""
+    """Words of each of the different articles: evenly of a spread.
+
+    The longest come first, one after the other, so that no memory that they need is
+    taken for growth with the file; the others in any order.
+    """
     normal = statistics.NormalDist()
     longest = normal.inv_cdf(_LONG_SHARE)
-    shares = [(i + 0.5) / DIFFERENT for i in range(DIFFERENT)]
-    random.Random(0).shuffle(shares)
+    shares = [(i + 0.5) / DIFFERENT for i in reversed(range(DIFFERENT))]
+    others = shares[_LONGEST_FIRST:]
+    random.Random(0).shuffle(others)
     median = _MEDIAN_TOKENS / _TOKENS_A_WORD
     return [
-        round(median * _LONG_TIMES ** (normal.inv_cdf(x) / longest)) for x in shares
+        round(median * _LONG_TIMES ** (normal.inv_cdf(x) / longest))
+        for x in shares[:_LONGEST_FIRST] + others
     ]
 
 

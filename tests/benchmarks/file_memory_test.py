@@ -28,6 +28,7 @@ def measured(folder, *argv):
     env = {k: x for k, x in os.environ.items() if k != "XLA_FLAGS"}
     how = {"cwd": ROOT, "env": env, "check": True, "capture_output": True}
     done = subprocess.run(command, text=True, **how)
+    print(done.stdout)  # of interest with -s
     return json.loads(out.read_text()), done.stdout
 
 
@@ -97,18 +98,21 @@ def test_how_far_a_prediction_is_are_its_lines(tmp_path):
         assert work.done_fn() == share
 
 
-# Of articles there must be some hundred: they differ in length.
+# Of articles there must be some hundred: they differ in length. What is packed is
+# unpacked by one function for all data sets. What a file leaves behind grows with it:
+# of a small file it must be little.
 @pytest.mark.full
-@pytest.mark.parametrize("more", [(), ("--gzip",)])
 @pytest.mark.parametrize(
-    ("task", "megabytes"), [("hotpotqa", 100), ("natural_questions", 1200)]
+    ("task", "megabytes", "more"),
+    [("hotpotqa", 40, ()), ("natural_questions", 480, ("--gzip",))],
+    ids=["an array", "packed lines"],
 )
 def test_memory_of_preparing_does_not_grow_with_the_file(
     tmp_path, task, megabytes, more
 ):
     argv = (f"--task={task}", f"--megabytes={megabytes}", "--workers=2", *more)
     got, _ = measured(tmp_path, "--command=prepare", *argv)
-    assert got["growth"] < 0.1
+    assert got["growth"] < 0.04
     assert (got["bytes"] < got["text_bytes"] / 2) == bool(more)
 
 

@@ -4,6 +4,7 @@ The figures of the tests are printed; run with -s to see them.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -11,6 +12,7 @@ import shutil
 import signal
 import time
 
+import jax
 import limits
 import numpy as np
 import processes
@@ -27,8 +29,9 @@ LONG = ("--config.train.num_steps=100000", "--config.checkpoint.every_steps=9999
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("compiled"))
+def cache():
+    """What these processes compile is kept beside what all tests do."""
+    return jax.config.jax_compilation_cache_dir
 
 
 @pytest.fixture(scope="module")
@@ -236,34 +239,22 @@ def test_bad_batches_in_a_row_end_both_with_3(start, tmp_path):
 
 
 FEW_STEPS = {
-    "data.vocab_size": small_text.VOCAB_SIZE,
-    "data.validation_fraction": small_text.VALIDATION,
+    **small_text.SMALL,
+    "model.num_layers": 1,
     "mesh.fsdp": 2,
     "model.dropout_rate": 0.1,
-    "schedule.warmup_steps": 2,
-    "train.num_steps": 6,
-    "train.log_every_steps": 1,
-    "train.eval_every_steps": 6,
+    "train.num_steps": 4,
+    "train.eval_every_steps": 4,
     "train.eval_steps": 1,
 }
 
 
-@pytest.mark.full  # two minutes the small one
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        pytest.param({**small_text.SMALL, "model.num_layers": 1}, id="small"),
-        pytest.param({}, id="as it is"),
-    ],
-)
-def test_two_processes_train_the_quickstart_model(
-    sizes, cache, tmp_path_factory, tmp_path
-):
+@pytest.mark.full  # a minute
+def test_two_processes_train_the_quickstart_model(cache, tmp_path_factory, tmp_path):
     """As one process does to 1e-5; stopped and resumed, to the last bit."""
     pytest.importorskip("nupunkt")
     caches = small_text.make_cache(tmp_path_factory.mktemp("token_cache"))
-    values = {"data.cache_dir": caches, "train.compile_cache_dir": cache}
-    values = {**sizes, **FEW_STEPS, **values}
+    values = {**FEW_STEPS, "data.cache_dir": caches, "train.compile_cache_dir": cache}
     arguments = [f"--config.{path}={value}" for path, value in values.items()]
 
     def run(name, *, output, codes=(0, 0), **options):
@@ -303,18 +294,19 @@ def test_two_processes_train_the_quickstart_model(
 @pytest.mark.full
 def test_twenty_stops_of_two_processes_change_no_bit(start, tmp_path):
     """Signals to one and the other in turn, at random steps; 25 starts of two."""
-    steps = "--config.train.num_steps=100"
-    with start(steps, output="whole", workdir=tmp_path / "whole") as started:
+    # A device each: nothing here is about the devices of one process.
+    start = functools.partial(start, "--config.train.num_steps=100", devices=1)
+    with start(output="whole", workdir=tmp_path / "whole") as started:
         assert started.wait() == [0, 0], started.all_output()
     rng = np.random.default_rng(5)
     # A signal is followed two steps later, so stops are three steps apart at least.
     stops = 3 + 3 * np.sort(rng.choice(np.arange(31), 20, replace=False))
     for number, stop in enumerate(stops):
         variable = f"{number % 2}:{stop - 2}"
-        with start(steps, output=f"until_{stop}", STOP=variable) as started:
+        with start(output=f"until_{stop}", STOP=variable) as started:
             assert started.wait() == [17, 17], started.all_output()
         assert processes.saved_steps(tmp_path / "run")[-1] == stop
-    with start(steps, output="end") as started:
+    with start(output="end") as started:
         assert started.wait() == [0, 0], started.all_output()
     assert timeless(tmp_path / "run") == timeless(tmp_path / "whole")
     states = []

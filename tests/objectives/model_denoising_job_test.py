@@ -1,6 +1,7 @@
 """Model-based denoising through the training loop: batches, starts, what is kept."""
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -120,7 +121,15 @@ def test_a_joint_run_trains_both_models(home, tmp_path):
     assert last["kept_loss"] > last["candidate_loss"]
 
 
-@pytest.mark.usefixtures("one_device")
+@pytest.fixture
+def decoder_of_the_toy(monkeypatch):
+    """A writer needs one, even where nothing is written."""
+    decoder = types.SimpleNamespace(check=lambda length: None, encode=None)
+    table = registry._TABLES.setdefault("decoder", {})
+    monkeypatch.setitem(table, toy_seq2seq.NAME, lambda config: decoder)
+
+
+@pytest.mark.usefixtures("one_device", "decoder_of_the_toy")
 @pytest.mark.full
 def test_a_frozen_generator_is_that_of_its_folder_and_not_part_of_the_model(
     home, trained, tmp_path

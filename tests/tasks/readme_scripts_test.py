@@ -6,16 +6,7 @@ import numpy as np
 import programs
 import pytest
 from flax import linen, nnx
-from readme_scripts import (
-    LABELS,
-    TEXTS,
-    block,
-    scores_of,
-    script,
-    write_bert,
-    write_files,
-)
-from score_packages import require_for
+from readme_scripts import TEXTS, block, script, write_bert, write_files
 
 from etc_jax.ops.attention import sliding_window
 
@@ -91,20 +82,3 @@ def test_attention_stands_in_modules_of_linen_and_of_nnx():
     of = params["DenseGeneral_1"]
     got = jnp.einsum("bnhd,hde->bne", seen, of["kernel"]) + of["bias"][None, None]
     np.testing.assert_allclose(got, want, atol=1e-5)
-
-
-@pytest.mark.full
-def test_a_file_of_squad_is_learnt_in_ten_lines(run, tmp_path):
-    *_, told = run("squad")
-    assert told.startswith("3 records answered\n")
-    assert (tmp_path / "answers.html").read_text().count("<article") == 3
-    scores = scores_of(tmp_path / "runs/squad/dev")
-    assert scores["metrics"].keys() == {"exact_match", "f1"}
-
-
-@pytest.mark.full
-def test_a_csv_with_three_labels_is_learnt_in_ten_lines(run, tmp_path):
-    require_for("classification")
-    *_, told = run("labels")
-    assert told.count("Text") == 0 and all(x in told for x in LABELS)
-    assert scores_of(tmp_path / "runs/topics/test")["records"] == 9

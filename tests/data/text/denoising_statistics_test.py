@@ -244,17 +244,16 @@ def test_sentences_of_infilling_are_read_in_another_order(variant, length, count
 
 def with_gaps_refilled(window, read, written):
     """The text of gap sentences, sentence by sentence."""
-    read, written, out = read.tolist(), written.tolist(), []
+    read_at, written_at, out = 0, 0, []
     for length in window.lengths.tolist():
-        side = written
-        if read[0] == MASK:
-            read.pop(0)
+        if read[read_at] == MASK:
+            out.append(written[written_at : written_at + length])
+            read_at, written_at = read_at + 1, written_at + length
         else:
-            side = read
-        out += side[:length]
-        del side[:length]
-    assert not read and not written
-    return out
+            out.append(read[read_at : read_at + length])
+            read_at += length
+    assert (read_at, written_at) == (len(read), len(written))
+    return np.concatenate(out)
 
 
 @cases(
@@ -267,4 +266,5 @@ def test_gap_sentences_are_a_share_and_refill_the_text(variant, length, count):
     for window, read, written in examples(task, length, count):
         gaps, sentences = int((read == MASK).sum()), len(window.lengths)
         assert gaps == max(1, round(task.spans.density * sentences))
-        assert with_gaps_refilled(window, read, written) == window.tokens.tolist()
+        text = with_gaps_refilled(window, read, written)
+        assert np.array_equal(text, window.tokens)
