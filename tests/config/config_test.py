@@ -266,6 +266,7 @@ WINDOWS = {**CACHES, "source": "windows"}
         ({"paths": ("a",)}, "data.paths", "'builtin' does not use it"),
         ({"source": "cache", "paths": ("a",)}, "data.validation_paths", "is empty"),
         ({**CACHES, "weights": (1.0,) * 2}, "data.weights", "2 values; expected one"),
+        ({**CACHES, "weights": (0.0,)}, "data.weights", "expected numbers above 0"),
         ({"input_options": ("a=1",)}, "data.input_options", "'builtin' does not use"),
         (
             {**WINDOWS, "input_options": ("a=1", "a=2")},

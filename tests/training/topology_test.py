@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import jax
 import limits
@@ -77,6 +78,22 @@ def test_a_missing_libtpu_is_told_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "libtpu", None)
     with pytest.raises(UserError, match=r"pip install -e '\.\[tpu_aot\]'"):
         topology.devices("v5e:2x2")
+
+
+@pytest.mark.parametrize(
+    "name, wanted", [("v5e:1x1", {"chips_per_host_bounds": (1, 1, 1)}), ("v5e:2x2", {})]
+)
+def test_a_single_chip_is_the_whole_of_its_host(name, wanted, lock, monkeypatch):
+    asked = []
+
+    def described(name, platform, **options):
+        asked.append((name, platform, options))
+        return types.SimpleNamespace(devices=["a chip"])
+
+    monkeypatch.setitem(sys.modules, "libtpu", types.ModuleType("libtpu"))
+    monkeypatch.setattr(topology.topologies, "get_topology_desc", described)
+    assert topology.devices(name) == ["a chip"]
+    assert asked == [(name, "tpu", wanted)]
 
 
 def test_a_lock_that_nobody_holds_is_free(lock):

@@ -162,6 +162,8 @@ def test_gaps_are_masks_and_what_is_to_be_written():
     found = denoising.gap_sentences(text, lengths, np.array([True, False, True]), 77)
     assert found.input.tolist() == [77, 2, 3, 4, 77]
     assert found.target.tolist() == [0, 1, 5, 6, 7, 8]
+    found = denoising.gap_sentences(text, lengths, np.zeros(3, bool), 77)
+    assert found.input.tolist() == text.tolist() and not len(found.target)
 
 
 def test_lead_and_random_sentences():

@@ -38,6 +38,21 @@ def written(folder, tokenizer, max_length=64):
     return folder
 
 
+@pytest.mark.parametrize(
+    "parts, is_theirs",
+    [
+        ({}, False),
+        ({"added_tokens": [{"id": 0, "content": "[PAD]"}]}, True),
+        ({"post_processor": {"type": "ByteLevel"}}, True),
+        ({"post_processor": {"type": "ByteLevel"}, "kind": "BPE"}, False),
+    ],
+)
+def test_either_part_that_we_do_not_write_tells_a_file_of_theirs(parts, is_theirs):
+    assert hub_tokenizer.is_hub_description({"model": {"type": "BPE"}, **parts}) == (
+        is_theirs
+    )
+
+
 @pytest.mark.parametrize("name", JSON)
 def test_ids_are_those_of_the_package(tmp_path, name):
     folder = FOLDERS[name](tmp_path / "hf")

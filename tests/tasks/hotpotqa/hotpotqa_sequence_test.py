@@ -276,6 +276,13 @@ def test_evidence_is_of_the_two_most_relevant_paragraphs():
     ]
 
 
+def test_a_sentence_at_the_threshold_is_evidence():
+    made = window()
+    outputs = outputs_for(made, paragraph=[-3, -1, 2], sentence=[0, 0, 9, 3, 0])
+    [[prediction]] = HOTPOTQA_SEQUENCE.decode(outputs, [made], (0.5,))
+    assert prediction["support"] == [("Ton", 0), ("Ann Lee", 0), ("Ann Lee", 1)]
+
+
 def test_paragraphs_of_one_title_give_a_fact_once():
     context = [["Ton", ["Ton burned."]], ["Ton", ["Ton is old."]]]
     made = window(context=context, supporting_facts=[["Ton", 0]], answer="Ton")

@@ -11,7 +11,13 @@ from etc_jax.formats.sequence import SequenceSizes
 from etc_jax.tasks import classification, imdb
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.__main__ import main
-from etc_jax.tasks.synthetic.imdb import OPINIONS, ImdbSizes, records, write_release
+from etc_jax.tasks.synthetic.imdb import (
+    OPINIONS,
+    ImdbSizes,
+    _lengthened,
+    records,
+    write_release,
+)
 
 COUNT = 400
 VERDICT = re.compile(r"(In the end I|My own verdict|As for me|Now that I have)[^.]*\.")
@@ -84,6 +90,12 @@ def test_counting_opinions_is_not_enough(items):
 def test_sentences_about_nothing_hold_no_opinion():
     rng = random.Random(0)
     assert not any(opinions(names.filler(rng)) for _ in range(2000))
+
+
+def test_a_review_of_enough_words_is_not_lengthened():
+    review = ["Two words.", "Three words here."]
+    assert _lengthened(random.Random(0), review, 5) == review
+    assert len(_lengthened(random.Random(0), review, 6)) == 3
 
 
 def test_the_official_layout_is_read_as_it_was_made(tmp_path, items):
