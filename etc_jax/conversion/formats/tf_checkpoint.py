@@ -129,15 +129,15 @@ def _prefix(path: pathlib.Path) -> pathlib.Path:
 
 def _entry(message: bytes) -> _Entry:
     """A BundleEntryProto."""
-    found = {}
+    values = {}
     sliced = False
     for number, value in fields(message):
-        found[number] = value
+        values[number] = value
         sliced |= number == 7
-    dims = [v for number, v in fields(found.get(2, b"")) if number == 2]
+    dims = [v for number, v in fields(values.get(2, b"")) if number == 2]
     shape = tuple(dict(fields(dim)).get(1, 0) for dim in dims)
-    numbers = (found.get(i, 0) for i in (3, 4, 5, 6))
-    return _Entry(found.get(1, 0), shape, *numbers, sliced)
+    numbers = (values.get(i, 0) for i in (3, 4, 5, 6))
+    return _Entry(values.get(1, 0), shape, *numbers, sliced)
 
 
 def _index_entries(path: pathlib.Path) -> Iterator[tuple[bytes, bytes]]:
