@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from etc_jax.base.extras import needed
 from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.structure import ExplicitStructure, Rules, Structure
 
@@ -160,10 +159,10 @@ def draw(
       The labels drawn; see `label_matrix`.
 
     Raises:
-      MissingExtraError: if matplotlib is not installed.
+      ImportError: if matplotlib is not installed.
       ValueError: if there are too many tokens to draw, or names do not fit.
     """
-    module = needed("matplotlib.figure", extra="plot", to="draw")
+    figure_class = _figure_class()
     n, g = len(tokens), len(globals)
     if not 0 < n + g <= MAX_DRAWN:
         raise ValueError(
@@ -172,7 +171,7 @@ def draw(
         )
     matrix = label_matrix(structure, rules, n, g)
     side = min(max(3.0, 0.2 * (n + g)), 12.0)
-    figure = module.Figure(figsize=(side + 3.5, side + 1.5), dpi=150)
+    figure = figure_class(figsize=(side + 3.5, side + 1.5), dpi=150)
     axes = figure.add_subplot()
     colors = label_colors(rules)
     axes.imshow(image(matrix, colors), aspect="equal", interpolation="nearest")
@@ -190,6 +189,16 @@ def draw(
     figure.savefig(picture, format=format_, bbox_inches="tight", facecolor="white")
     pathlib.Path(path).write_bytes(picture.getbuffer())
     return matrix
+
+
+def _figure_class():
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise ImportError(
+            'drawing needs matplotlib: pip install "etc_jax[plot]"'
+        ) from e
+    return Figure
 
 
 def _name_axes(axes, names: Sequence[str], g: int) -> None:

@@ -101,10 +101,12 @@ class EpochReader(abc.ABC):
         """
         if self._evaluation:
             check_step(step, self.steps_per_epoch)
-        items = positions(step, self._batch_size, rows)
+        row_positions = positions(step, self._batch_size, rows)
         if self._evaluation:
-            return self._batch([x if x < self.num_examples else None for x in items])
-        return self._batch([self._permutation.locate(x)[1] for x in items])
+            return self._batch(
+                [x if x < self.num_examples else None for x in row_positions]
+            )
+        return self._batch([self._permutation.locate(x)[1] for x in row_positions])
 
     @abc.abstractmethod
     def _batch(self, items: Sequence[int | None]) -> dict[str, Any]:
