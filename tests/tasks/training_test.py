@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from coreference_samples import TON, VALUE
-from data_sets import SAMPLES, tokenizer_of
+from data_sets import tokenizer_of
 from learning import trained
 from multihop_samples import HOTPOT, WIKIHOP, small_etc
 from natural_questions_samples import annotation, original
@@ -132,21 +132,6 @@ def documents():
     return [VALUE, {"doc_key": "b_0", "sentences": sentences, "clusters": clusters}]
 
 
-def tagged():
-    """A town by itself, and a company of two words, in sentences of others."""
-    rng = np.random.default_rng(0)
-    entities = ([("ton", "B-t")], [("ann", "B-p"), ("lee", "I-p")])
-    values = []
-    for i in range(8):
-        others = rng.choice(["the", "of", "a", "in"], 6).tolist()
-        others = [[(word, "O")] for word in others]
-        parts = [*others, entities[i % 2], entities[rng.integers(2)]]
-        pairs = [pair for at in rng.permutation(8) for pair in parts[at]]
-        words, tags = zip(*pairs, strict=True)
-        values.append({"id": str(i), "tokens": [[*words]], "tags": [[*tags]]})
-    return values
-
-
 class Lesson(NamedTuple):
     """What is learnt.
 
@@ -177,7 +162,6 @@ class Lesson(NamedTuple):
 SHORT = {"options": {"question_tokens": 6, "stride": 30}}
 BEST = {"choices": {"keyphrase_loss": "best"}}
 BLOCKS = {"options": {"tokens_per_block": 4}, "choices": {"visual_features": False}}
-TAGS = {"options": SAMPLES["token_classification"].options}
 ENTITIES = {
     "options": {"span_tokens": 6, "candidates": 64},
     # All spans and pairs: so few documents would never bring back a mention that is not
@@ -186,7 +170,6 @@ ENTITIES = {
 }
 OF_PAGES = ("openkp", "structured", pages, (24, 6), "F1@3")
 OF_ARTICLES = (articles, (48, 12), "average-f1")
-OF_WORDS = (tagged, (16, 4), "f1")
 THREE, HALF = {"least": np.log(3)}, {"least": np.log(4) / 2}
 LESSONS = {
     "reviews": Lesson("imdb", "sequence", reviews, (20, 1), "accuracy", 40),
@@ -200,8 +183,6 @@ LESSONS = {
     "pages-etc-best": Lesson(*OF_PAGES, **BEST, **THREE),
     "pages-etc-blocks": Lesson(*OF_PAGES, **BLOCKS, **THREE),
     "questions-etc": Lesson("triviaqa", "structured", questions, (48, 24), "f1"),
-    "tags": Lesson("token_classification", "sequence", *OF_WORDS, **TAGS),
-    "tags-etc": Lesson("token_classification", "structured", *OF_WORDS, **TAGS),
     "entities": Lesson(
         "coreference", "sequence", documents, (24, 1), "conll_f1", 120, **ENTITIES
     ),

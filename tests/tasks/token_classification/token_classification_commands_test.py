@@ -1,14 +1,17 @@
 """Words with tags go through all commands, and come back in the form of their files."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
+from natural_questions_samples import write_lines
 from small_run import once, prepared_here, scores_of
 
 from etc_jax import config as config_lib
 from etc_jax.cli import convert, evaluate, predict
 from etc_jax.configs.own_data import token_classification as tags_config
+from etc_jax.tasks.synthetic import token_classification as invented
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate
 
@@ -38,8 +41,9 @@ def write_conll(path, number, seed, per_document=4):
     return path
 
 
-def prepared(run, file):
-    return prepared_here(run, "token_classification", file, lengths=(24, 1))
+def prepared(run, file, format="sequence", lengths=(24, 1)):
+    made = ("token_classification", file)
+    return prepared_here(run, *made, format=format, lengths=lengths)
 
 
 def trained(arg, **changes):
@@ -57,7 +61,8 @@ def test_tags_are_learnt_from_columns_and_written_as_columns(run, tmp_path):
     said = prepared(run, train)
     # Documents are longer than an input.
     assert "windows of 12 records" in said and "nothing left out" in said
-    config = trained("prepared=prepared,dev=dev.conll,tiny", **once(60))
+    steps = once(60)
+    config = trained("prepared=prepared,dev=dev.conll,tiny", **steps)
     assert config.checkpoint.best_metric == "official_f1"
     assert 'scheme="iob2"' in config.data.input_options
 
@@ -114,3 +119,21 @@ def test_plain_tags_of_other_words_are_known_by_their_labels(run, tmp_path):
     run(evaluate, "--model=run", "--out=scored", train)
     names = {"accuracy", "macro_f1", "f1_DET", "f1_NOUN"}
     assert names == scores_of("scored")["metrics"].keys()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "format, variants, lengths",
+    [("sequence", "tiny", (128, 1)), ("structured", "etc,tiny", (128, 24))],
+)
+def test_names_of_invented_documents_are_found(format, variants, lengths, run):
+    for name, count, seed in (("train", 300, 1), ("dev", 20, 2)):
+        made = invented.records(count, seed=seed)
+        write_lines(pathlib.Path(f"{name}.jsonl"), made)
+    prepared(run, "train.jsonl", format=format, lengths=lengths)
+    rate = {"optimizer.learning_rate": 5e-3}
+    trained(f"prepared=prepared,dev=dev.jsonl,{variants}", **once(200), **rate)
+    run(evaluate, "--model=run", "--out=scored", "dev.jsonl")
+    metrics = scores_of("scored")["metrics"]
+    # Without any entity it is 0; names at random places are hardly ever whole.
+    assert metrics["f1"] > 0.25 and metrics["accuracy"] > 0.8
