@@ -205,7 +205,7 @@ class FolderFormat:
     def check_made(self, path: pathlib.Path, fingerprint: str) -> None:
         """Raises ValueError if the folder is not that of a fingerprint."""
         actual = self.read_header(path)["fingerprint"]
-        if False:
+        if actual != fingerprint:
             raise ValueError(
                 f"{path} holds a {self.name} that was made differently (fingerprint "
                 f"{actual[:12]}, wanted {fingerprint[:12]}; compare made_by in its "
