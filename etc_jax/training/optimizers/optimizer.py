@@ -145,9 +145,7 @@ def lamb(config, schedule: optax.Schedule) -> optax.GradientTransformation:
     )
 
 
-def _bert_update(
-    config, mask: Mask = decay_mask
-) -> tuple[optax.GradientTransformation, ...]:
+def _bert_update(config, mask: Mask) -> tuple[optax.GradientTransformation, ...]:
     """Uncorrected Adam and weight decay, which both forms of BERT begin with."""
     return (
         scale_by_uncorrected_adam(b1=config.b1, b2=config.b2, eps=config.eps),
@@ -156,9 +154,17 @@ def _bert_update(
 
 
 @registry.register("optimizer", "adamw_bert")
-def adamw_bert(config, schedule: optax.Schedule) -> optax.GradientTransformation:
-    """AdamW as in BERT and the official ETC code (models/optimization.py)."""
-    return _scheduled(config, schedule, *_bert_update(config))
+def adamw_bert(
+    config, schedule: optax.Schedule, *, mask: Mask = decay_mask
+) -> optax.GradientTransformation:
+    """AdamW as in BERT and the official ETC code (models/optimization.py).
+
+    Args:
+      config: an `OptimizerConfig`.
+      schedule: of the learning rate.
+      mask: params -> True where weight decay acts.
+    """
+    return _scheduled(config, schedule, *_bert_update(config, mask))
 
 
 @registry.register("optimizer", "lamb_bert")
