@@ -154,7 +154,9 @@ def test_too_many_tokens_to_draw_are_refused():
 
 
 def test_missing_matplotlib_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    # Its modules may be loaded by now, so that the package alone would not be missed.
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r"etc_jax\[plot\]"):
         drawing.draw(small(), Rules(radius=1), ["a"] * 3, ["g"] * 2, "never.png")
 

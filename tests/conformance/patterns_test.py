@@ -144,6 +144,7 @@ def test_steps_from_a_cache(name):
     check_steps(CASES[name])
 
 
+@pytest.mark.full(but=["full", "dilated", "blocks with more", "window and globals"])
 @each
 def test_split_sequences(case):
     check_a_split_sequence(case)
