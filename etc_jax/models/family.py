@@ -60,12 +60,27 @@ def register(name: str, family: Family) -> Family:
     return family
 
 
-def body_of(config: Any) -> type[nn.Module]:
-    """The body of encoders with such a config, made as `body(config, deterministic)`.
+def make_body(
+    config: Any,
+    deterministic: bool = True,
+    *,
+    with_pooler: bool = False,
+    name: str | None = None,
+) -> nn.Module:
+    """The body of the family that a config is of.
+
+    Args:
+      config: of an encoder.
+      deterministic: no dropout.
+      with_pooler: it has a map of the first row, which is BERT's: bodies without one
+        are not asked for it.
+      name: of the module.
 
     Raises:
-      ValueError: if it is of no registered family.
+      ValueError: if the config is of no registered family.
       KeyError: if its family has no body that heads can be put on.
     """
-    name = registry.name_of("model_config", type(config))
-    return registry.lookup("encoder_body", name)
+    family = registry.name_of("model_config", type(config))
+    body = registry.lookup("encoder_body", family)
+    pooler = {"with_pooler": True} if with_pooler else {}
+    return body(config, deterministic, **pooler, name=name)

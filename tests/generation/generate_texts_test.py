@@ -226,6 +226,15 @@ def test_a_long_input_lengthens_its_own_batch_alone(ask, model, monkeypatch):
     assert shapes == [(2, 64), (2, 64), (2, 128)]
 
 
+def test_a_prompt_and_standard_input_give_the_same_text(ask, model, monkeypatch):
+    how = ("--num_tokens=5", "--no_repeat_ngram=1", "--min_tokens=3")
+    code, [plain], _ = ask(model, f"--prompt={TEXTS[0]}", *how)
+    monkeypatch.setattr("sys.stdin", standard_input(TEXTS[:1]))
+    code, [line], _ = ask(model, "--inputs=-", *how)
+    assert code == 0 and json.loads(line)["output"] == plain
+    assert json.loads(line)["id"] == "-:1" and plain
+
+
 def test_what_is_no_input_is_named_and_the_others_are_written(ask, model, tmp_path):
     lines = [TEXTS[0].encode(), b"", b"caf\xe9", b" \t", TEXTS[2].encode()]
     plain, packed = tmp_path / "a.txt", tmp_path / "b.jsonl.gz"

@@ -135,16 +135,15 @@ def state_at_start(config, workdir):
     return seen[0]
 
 
-def check_stops(config, folder, stops, *, at_every_step=True):
+def check_stops(config, folder, stops):
     """A run that is stopped after some steps is an uninterrupted one.
 
-    Every bit of parameters and moments, and every metric.
+    Every bit of parameters and moments after each step, and every metric.
 
     Args:
       config: of the run.
       folder: the runs are in `whole` and `stopped` in it.
       stops: steps after which SIGTERM comes.
-      at_every_step: compares the states of all steps, not of the last one alone.
 
     Returns:
       The result of the uninterrupted run.
@@ -152,8 +151,7 @@ def check_stops(config, folder, stops, *, at_every_step=True):
 
     def run(name, digests, stop=None):
         with pytest.MonkeyPatch.context() as patch:
-            if at_every_step:
-                note_digests(patch, digests)
+            note_digests(patch, digests)
             stop_after(patch, stop)
             return train_and_evaluate(config, folder / name)
 
@@ -166,7 +164,6 @@ def check_stops(config, folder, stops, *, at_every_step=True):
     last = run("stopped", found)
     assert last.exit_code == errors.DONE
     assert toy_job.digest(last.state) == toy_job.digest(result.state)
-    assert found == expected
-    assert len(found) == (config.train.num_steps if at_every_step else 0)
+    assert found == expected and len(found) == config.train.num_steps
     assert timeless(folder / "stopped") == timeless(folder / "whole")
     return result

@@ -16,6 +16,9 @@ class Full(Pattern):
     """Tokens see each other (Devlin et al. 2018)."""
 
     full_attention_length: ClassVar[None] = None
+    # As transformers: what counts sees no padding, but a loss over all places, as of
+    # spans there, depends on its rows.
+    options: ClassVar[dict[str, bool]] = {"padding_sees": True}
 
     def attend(
         self, layer, projected: Projected, inputs: SequenceInputs, per_layer=None
@@ -24,10 +27,8 @@ class Full(Pattern):
         del per_layer
         return full.attend(
             *projected.rows,
-            # As transformers: what counts sees no padding, but a loss over all places,
-            # as of spans there, depends on its rows.
-            padding_sees=True,
             bias=inputs.bias,
+            **self.options,
             **layer.options(),
             example_ids=inputs.example_ids,
         )
@@ -39,25 +40,12 @@ class Full(Pattern):
 
 
 @dataclasses.dataclass(frozen=True)
-class Causal(Pattern):
+class Causal(Full):
     """Tokens see all before them and themselves (a decoder's)."""
 
-    full_attention_length: ClassVar[None] = None
+    options: ClassVar[dict[str, bool]] = {"causal": True}
     # A cache of all tokens.
     reach: ClassVar[dict[str, Any]] = {}
-
-    def attend(
-        self, layer, projected: Projected, inputs: SequenceInputs, per_layer=None
-    ) -> jax.Array:
-        """See `Pattern.attend`."""
-        del per_layer
-        return full.attend(
-            *projected.rows,
-            causal=True,
-            bias=inputs.bias,
-            **layer.options(),
-            example_ids=inputs.example_ids,
-        )
 
     def visible_pairs(self, config: Any, inputs: SequenceInputs) -> float:
         """See `Pattern.visible_pairs`."""

@@ -19,7 +19,7 @@ from etc_jax.formats.text_to_text import end_id
 from etc_jax.loading.text_encoder import KIND, Batch, Input, Marked
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.family import body_of
+from etc_jax.models.family import make_body
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ class SequenceEncoder(FlatEncoder):
             jnp.arange(tokens.shape[1]), tokens.shape
         )
         inputs["types"] = batch[TYPES]
-        return body_of(self.config)(self.config).apply(
+        return make_body(self.config).apply(
             variables, tokens, batch[EXAMPLE_IDS], **inputs
         )
 

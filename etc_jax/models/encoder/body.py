@@ -18,7 +18,7 @@ from etc_jax.layers.self_attention import Pattern, SequenceInputs, drawn
 from etc_jax.layers.stack import Period, Stack
 from etc_jax.models.config_problems import refuse
 from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.family import body_of
+from etc_jax.models.family import make_body
 from etc_jax.ops import sequence
 from etc_jax.ops.chunked_loss import cross_entropy
 
@@ -216,9 +216,8 @@ class EncoderForMaskedLm(nn.Module):
 
     def setup(self):
         c = self.config
-        needed = self.with_pooler or self.with_next_sentence
-        pooler = {"with_pooler": True} if needed else {}
-        self.encoder = body_of(c)(c, self.deterministic, **pooler)
+        pooler = self.with_pooler or self.with_next_sentence
+        self.encoder = make_body(c, self.deterministic, with_pooler=pooler)
         self.mlm_dense = Dense((c.embed_dim,), c.initializer_range, c.compute_dtype)
         self.mlm_norm = _norm(c)
         # Logits are products with the token table, so the bias is no Dense layer's.

@@ -6,7 +6,7 @@ from flax import linen as nn
 
 from etc_jax.models.coreference import SpanPairHead, SpanPairs
 from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.family import body_of
+from etc_jax.models.family import make_body
 
 
 class EncoderForCoreference(nn.Module):
@@ -61,7 +61,7 @@ class EncoderForCoreference(nn.Module):
             raise ValueError(
                 f"texts have {n} tokens, expected a multiple of part_length {length}"
             )
-        encoder = body_of(c)(c, self.deterministic, name="encoder")
+        encoder = make_body(c, self.deterministic, name="encoder")
         named = {}
         if c.has_globals:
             # Its projections of global tokens stay parts of the model.

@@ -12,7 +12,7 @@ from flax import linen as nn
 
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.models.encoder.config import EncoderConfig
-from etc_jax.models.family import body_of
+from etc_jax.models.family import make_body
 
 # What BigBird takes off logits where no answer may be.
 _NO_ANSWER = 1e6
@@ -36,11 +36,8 @@ class EncoderHead(nn.Module):
 
     def make_encoder(self, with_pooler: bool = False) -> nn.Module:
         """The body of the family, to be called in a compact method."""
-        body, options = body_of(self.config), {}
-        # A pooler is BERT's: bodies without one are not asked for it.
-        if with_pooler:
-            options["with_pooler"] = True
-        return body(self.config, self.deterministic, **options, name="encoder")
+        options = {"with_pooler": with_pooler, "name": "encoder"}
+        return make_body(self.config, self.deterministic, **options)
 
     def dropout(self) -> nn.Dropout:
         """Dropout at the rate of the encoder."""

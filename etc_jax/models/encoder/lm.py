@@ -5,7 +5,7 @@ from flax import linen as nn
 
 from etc_jax.layers.common import Dense
 from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.family import body_of
+from etc_jax.models.family import make_body
 from etc_jax.ops.chunked_loss import FactoredLogits
 
 
@@ -30,7 +30,7 @@ class EncoderForCausalLm(nn.Module):
                 "LongformerConfig: causal is False, so that tokens see those after "
                 "them, which a language model predicts; set model.causal=True"
             )
-        self.encoder = body_of(c)(c, self.deterministic)
+        self.encoder = make_body(c, self.deterministic)
         sizes = (c.vocab_size,), c.initializer_range, c.compute_dtype
         # A matrix of its own, not the token table.
         self.logits = Dense(*sizes, wide=True)

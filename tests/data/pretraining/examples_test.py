@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from toy_text import (
+    AMPLE,
     G,
     N,
     cache_of,
@@ -164,3 +165,20 @@ def test_a_word_that_a_cut_sentence_ends_in_stays_whole_within_a_block():
         expected = words[start : start + len(window.tokens)].copy()
         expected[0] = True  # where a window begins, a word begins
         np.testing.assert_array_equal(window.word_starts, expected)
+
+
+def test_overflow_is_told_for_each_example(cache):
+    plan = make_plan(cache)
+    shares = masking.MaskingShares()
+    ample = _build(cache, plan, AMPLE, shares)
+    tight = _build(cache, plan, PretrainingSizes(N, G, 16, 24, 2), shares)
+    assert not ample["mlm_overflow"].any() and not ample["cpc_overflow"].any()
+    lost = ample["cpc_weights"].sum(1) - tight["cpc_weights"].sum(1)
+    np.testing.assert_array_equal(tight["cpc_overflow"], lost)
+    assert 0 < (lost > 0).sum() < len(lost)
+    # With 15 % wanted of what CPC leaves, 16 places are too few for a full window.
+    wanted = tight["mlm_overflow"] + tight["mlm_weights"].sum(1)
+    text = (tight["structure"].long_example_ids > 0).sum(1)
+    rest = text - (tight["cpc_structure"].long_example_ids > 0).sum(1)
+    longest_word = np.diff(np.flatnonzero(cache.word_starts(0, cache.num_tokens))).max()
+    assert (np.abs(wanted - 0.15 * rest) < longest_word).all()
