@@ -13,9 +13,8 @@ import numpy as np
 
 from etc_jax.base.rules import at_least
 from etc_jax.layers.self_attention import Pattern, Projected, SequenceInputs
-from etc_jax.loading.encoders.flat import SequenceEncoder
-from etc_jax.models.encoder.config import BertConfig
-from etc_jax.models.encoder.families import FAMILIES
+from etc_jax.models.bert import FAMILY
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.family import register
 from etc_jax.ops.attention import full
 from etc_jax.ops.attention.parts.softmax import MASKED
@@ -84,5 +83,9 @@ class StridedBertConfig(BertConfig):
 
 register(
     "strided_bert",
-    FAMILIES["bert"]._replace(config=StridedBertConfig, text_encoder=SequenceEncoder),
+    FAMILY._replace(
+        config=StridedBertConfig,
+        sizes=None,
+        exchange=None,
+    ),
 )

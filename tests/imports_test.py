@@ -134,7 +134,6 @@ ALLOWED = {
     "config": {"base", "sharding"},
     "ops": {"base", "sharding", "structure"},
     "layers": {"base", "ops", "sharding", "structure"},
-    "models": {"base", "config", "layers", "ops", "sharding", "structure"},
     # A source of data has a section of its own.
     "data": {"base", "config", "structure"},
     "formats": {"base", "data", "structure"},
@@ -142,8 +141,12 @@ ALLOWED = {
     "scoring": {"base", "data"},
     # What the data sets in `tasks`, and in packages of users, are to the library.
     "datasets": {"base", "config", "data", "formats", "scoring", "structure"},
-    # Tables name the config of the family that they convert to.
-    "conversion": {"base", "config", "data", "layers", "models", "ops", "structure"},
+    # Tables of names and files, whatever the family.
+    "conversion": {"base", "config", "data"},
+    # conversion: a family has the names of its weights in other projects.
+    "models": (
+        {"base", "config", "conversion", "layers", "ops", "sharding", "structure"}
+    ),
     # conversion: models that it saved are read.
     "training": {"base", "config", "conversion", "sharding"},
     "generation": FILES | {"conversion", "formats", "ops"},

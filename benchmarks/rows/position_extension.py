@@ -35,8 +35,8 @@ from benchmarks.kit import finetuning_runs, rows
 from benchmarks.kit.finetuning_runs import Spent, params_of, validation_loss
 from etc_jax import config as config_lib
 from etc_jax.conversion.formats import native
-from etc_jax.conversion.surgery.extend import Extension, extend
 from etc_jax.data.text.cache import TOKENIZER
+from etc_jax.models.extension import Extension, extend
 
 TIMES = 8
 SIZES = {

@@ -27,7 +27,7 @@ from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
 
 LENGTHS = {"bart_base": 1024, "led_base": 4096, "long_t5_tglobal_base": 4096}
 # How many times the time of this library; no floor for other models and parts.
@@ -43,7 +43,7 @@ class GenerationSizes:
     """What is read and written.
 
     Attributes:
-      model: a name of `models.encoder_decoder.sizes.SIZES`.
+      model: a name of `models.family.sizes`.
       length: tokens of each input; 0: see `LENGTHS`.
       batch_size: inputs.
       num_beams: of the search.
@@ -67,7 +67,7 @@ class GenerationSizes:
     @property
     def config(self) -> EncoderDecoderConfig:
         """The model."""
-        return with_layers(SIZES[self.model], self.num_layers)
+        return with_layers(model_sizes()[self.model], self.num_layers)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -235,7 +235,7 @@ PEERS = Peers(
     ),
     faster=lambda sizes, part, _: FASTER.get(sizes.model, {}).get(part),
     axes={
-        "models": (report.names(SIZES), tuple(LENGTHS)),
+        "models": (report.names(model_sizes()), tuple(LENGTHS)),
         "lengths": (report.integers, (0,)),
     },
 )

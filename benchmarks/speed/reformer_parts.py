@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.kit.compiled import Compiled, random_params, with_gradient
-from etc_jax.conversion.families import reformer
 from etc_jax.layers.patterns.chunks import LshChunks
 from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
+from etc_jax.models.reformer import weights as reformer
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.ops.attention import lsh

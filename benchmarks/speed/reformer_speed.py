@@ -24,8 +24,8 @@ from benchmarks.speed.reformer_parts import (
     random_tokens,
     small_config,
 )
-from etc_jax.conversion.families.reformer import weights_to_hf
 from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.reformer.weights import weights_to_hf
 from etc_jax.ops.attention.parts.lsh_hashing import buckets_for
 
 GRADIENT_TOLERANCE = 0.05

@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.kit import beside, report
 from benchmarks.kit.beside import JaxStep, Peers, TransformersStep
 from benchmarks.kit.compiled import random_params
-from etc_jax.conversion.families import encoder_decoder as conversion
+from etc_jax.models.encoder_decoder import weights as conversion
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
 from etc_jax.objectives.seq2seq import shifted_right
 
 MODELS = ("led_base", "long_t5_tglobal_base")
@@ -34,7 +34,7 @@ class StepSizes:
     """One pair of texts.
 
     Attributes:
-      model: a name of `encoder_decoder.sizes.SIZES`.
+      model: a name of `models.family.sizes`.
       length: tokens of the input.
       target_length: tokens of the target.
       num_layers: of each side; 0: those of the model.
@@ -52,7 +52,7 @@ class StepSizes:
     @property
     def config(self) -> EncoderDecoderConfig:
         """The model, without dropout, with what is computed again."""
-        config = with_layers(SIZES[self.model], self.num_layers)
+        config = with_layers(model_sizes()[self.model], self.num_layers)
         rates = ("dropout_rate", "attention_dropout_rate", "activation_dropout_rate")
         fields = {field.name for field in dataclasses.fields(config)}
         return dataclasses.replace(
@@ -134,7 +134,7 @@ PEERS = Peers(
     what=lambda s: f"{s.model}, {s.length} tokens in, {s.target_length} out",
     faster=lambda *_: 1.5,
     axes={
-        "models": (report.names(SIZES), MODELS),
+        "models": (report.names(model_sizes()), MODELS),
         "lengths": (report.integers, (4096,)),
     },
 )

@@ -21,7 +21,7 @@ from benchmarks.kit.compiled import Compiled
 from benchmarks.kit.harness import Floor, Side
 from benchmarks.speed.seq2seq_step import random_weights
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
 from etc_jax.models.sled.config import SledConfig
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
@@ -58,7 +58,10 @@ def encoder(sizes: SledSizes, length: int) -> tuple[Compiled, int]:
         input_length=length,
     )
     config = dataclasses.replace(
-        SIZES["bart_base"], num_layers=sizes.num_layers, num_decoder_layers=1, sled=sled
+        model_sizes()["bart_base"],
+        num_layers=sizes.num_layers,
+        num_decoder_layers=1,
+        sled=sled,
     )
     model = EncoderDecoder(config)
     rng = np.random.default_rng(sizes.seed)

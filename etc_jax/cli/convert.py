@@ -77,8 +77,8 @@ from typing import NamedTuple
 from etc_jax.base.local_paths import MODEL, OUTPUT, PathArgument, Use
 from etc_jax.cli import command_line, convert_sources as sources, extend, grow
 from etc_jax.cli.model_commands import add_tokenizer_flag, carry_out
-from etc_jax.conversion.families import etc_heads
 from etc_jax.conversion.formats import native
+from etc_jax.models.etc import head_weights as etc_heads
 from etc_jax.prediction.export import export_run
 
 _PROG = "etc-jax convert"

@@ -25,20 +25,19 @@ from etc_jax.cli.model_commands import (
 from etc_jax.config.kinds import section_of
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families import bert, etc_heads, fairseq_bart, trax_reformer
-from etc_jax.conversion.families.etc_official import (
-    config_from_official,
-    import_official,
-)
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
-from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
 from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
 from etc_jax.loading.companions import Companions
+from etc_jax.models.bart import fairseq as fairseq_bart
+from etc_jax.models.etc import bert_source, head_weights as etc_heads
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.etc.lift import LiftOptions, lift, lifted_config
+from etc_jax.models.etc.official import config_from_official, import_official
+from etc_jax.models.reformer import trax as trax_reformer
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.pretraining import Pretraining
@@ -133,7 +132,7 @@ def _token_rows(pairs: Sequence[str], folder: str) -> tuple[tuple[int, int], ...
 def lifted(args: argparse.Namespace) -> str:
     """BERT or RoBERTa -> a saved model; the report of it."""
     asked = _model_of(args, EtcConfig, "BERT is lifted into etc")
-    source, weights = bert.open_checkpoint(args.lift)
+    source, weights = bert_source.open_checkpoint(args.lift)
     flags = {name: getattr(args, name) for name in LIFT_OPTIONS}
     options = LiftOptions(
         token_rows=_token_rows(args.special or (), args.lift),

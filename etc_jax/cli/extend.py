@@ -44,8 +44,8 @@ from etc_jax.cli.model_commands import (
 )
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
-from etc_jax.conversion.surgery.extend import TARGETS, Extended, Extension, extend
 from etc_jax.loading.model_source import ModelSource
+from etc_jax.models.extension import Extended, Extension, extend, targets
 
 _PROG = "etc-jax extend"
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     add_source_flags(parser)
     add = parser.add_argument
-    add("--to", choices=(*TARGETS, *_NAMES), required=True, help="family")
+    add("--to", choices=(*targets(), *_NAMES), required=True, help="family")
     add("--max_length", type=int, help="tokens; default: 4096")
     add(
         "--window",

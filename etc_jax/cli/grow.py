@@ -35,10 +35,10 @@ from etc_jax.cli.model_commands import (
     find_source,
 )
 from etc_jax.conversion.formats import native
-from etc_jax.conversion.surgery.grow import grow
 from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown
 from etc_jax.loading.model_source import ModelSource
+from etc_jax.models.grow import grow
 
 _PROG = "etc-jax grow"
 

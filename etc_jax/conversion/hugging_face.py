@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 from etc_jax.base import registry
 from etc_jax.base.rules import shown
 from etc_jax.base.whole_files import whole_folder
+from etc_jax.conversion import exchange
 from etc_jax.conversion.engine import Report
-from etc_jax.conversion.families.exchange import Exchange
+from etc_jax.conversion.exchange import KIND, Exchange
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.config_file import HF_CONFIG, read_hf_config
 from etc_jax.conversion.formats.safetensors_io import FILE, write
 from etc_jax.conversion.formats.weight_files import open_weights
 
-KIND, CLASS = "hugging_face", "hugging_face_class"
+CLASS = "hugging_face_class"
 
 
 class Imported(NamedTuple):
@@ -83,17 +84,6 @@ def _config(values: Mapping[str, Any]) -> tuple[Exchange, Mapping[str, Any], Any
     return family, values, family.config_from(values)
 
 
-def _exchange(config: Any) -> Exchange | None:
-    """That of a model's family; None: transformers has no counterpart."""
-    exchanges = (registry.lookup(KIND, name) for name in registry.names(KIND))
-    return next((x for x in exchanges if type(config) is x.config_class), None)
-
-
-def is_known(config: Any) -> bool:
-    """Whether transformers has a counterpart of a model's family."""
-    return _exchange(config) is not None
-
-
 def save(
     folder: str | os.PathLike,
     params: Mapping[str, Any],
@@ -116,12 +106,7 @@ def save(
       ValueError: if the family has no counterpart, or the folder holds something.
       OSError: if it cannot be written.
     """
-    family = _exchange(config)
-    if family is None:
-        raise ValueError(
-            f"{type(config).__name__} has no counterpart in transformers; what has is "
-            f"{', '.join(registry.names(KIND))}"
-        )
+    family = exchange.of(config)
     folder = pathlib.Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there and not empty; name another folder")

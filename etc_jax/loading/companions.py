@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from etc_jax.conversion import hugging_face
+from etc_jax.conversion import exchange
 from etc_jax.conversion.formats import label_names, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.text.cache import TOKENIZER
@@ -56,7 +56,7 @@ class Companions:
         Raises:
           ValueError: if transformers has no counterpart of the tokenizer.
         """
-        if not hugging_face.is_known(config):
+        if exchange.find(config) is None:
             return {}
         files = self._files(config)
         if self.tokenizer is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from etc_jax.base import registry
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
+from etc_jax.models.family import find
 
 KIND = "text_encoder"
 # Named arrays, and a structure where the model reads one.
@@ -112,11 +113,12 @@ def text_encoder_of(family: str, config: Any) -> TextEncoder:
     Raises:
       ValueError: if they do not encode texts.
     """
-    families = list(registry.names(KIND))
-    if family not in families:
+    readings = {name: find(name).text_encoder for name in registry.names("family")}
+    if not readings.get(family):
+        names = ", ".join(name for name, reading in readings.items() if reading)
         raise ValueError(
             f"the model is of family {family!r}, which does not encode texts here; "
-            f"{', '.join(families)} do. Give inputs that you make yourself to its "
-            "module of etc_jax.models"
+            f"{names} do. Give inputs that you make yourself to its module of "
+            "etc_jax.models"
         )
-    return registry.lookup(KIND, family)(config)
+    return registry.lookup(KIND, readings[family])(config)

@@ -1,6 +1,6 @@
 """What a family of models is: one record, registered under the family's name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from flax import linen as nn
@@ -16,8 +16,10 @@ KINDS = {
     "seq2seq": "seq2seq_model",
     "decoder": "decoder",
     "flops": "useful_flops",
-    "text_encoder": "text_encoder",
+    "sizes": "model_sizes",
+    "weight_names": "weight_names",
     "exchange": "hugging_face",
+    "extension": "extension",
 }
 
 
@@ -26,6 +28,7 @@ class Family(NamedTuple):
 
     Attributes:
       config: frozen dataclass of sizes and choices, with `problems()`.
+      sizes: configs of the sizes of its papers, by name.
       body: of encoders of one sequence, called as `models.encoder.body.Encoder`; what
         heads are put on, below "encoder" in the tree of parameters.
       masked_lm: see `objectives.masked_lm.MaskedModel`.
@@ -33,19 +36,26 @@ class Family(NamedTuple):
       seq2seq: see `objectives.seq2seq.Seq2SeqModel`.
       decoder: see `generation.decoding.Decoder`.
       flops: see `useful_flops.Flops`.
-      text_encoder: see `loading.text_encoder.TextEncoder`.
-      exchange: see `conversion.families.exchange.Exchange`, under the family's name.
+      text_encoder: name of what makes vectors of texts by it, see
+        `loading.text_encoder`: "sequence", "text_to_text" or "structured".
+      weight_names: from a config to the rows (`conversion.engine`) of all weights, by
+        the names of the project that they come from.
+      exchange: see `conversion.exchange.Exchange`, under its `model_type`.
+      extension: see `models.extension.Target`.
     """
 
     config: type
+    sizes: Mapping[str, Any] | None = None
     body: type[nn.Module] | None = None
     masked_lm: type[nn.Module] | None = None
     causal_lm: type[nn.Module] | None = None
     seq2seq: type[nn.Module] | None = None
     decoder: Callable[[Any], Any] | None = None
     flops: Any = None
-    text_encoder: Callable[[Any], Any] | None = None
+    text_encoder: str | None = None
+    weight_names: Callable[[Any], tuple] | None = None
     exchange: Any = None
+    extension: Any = None
 
 
 def register(name: str, family: Family) -> Family:
@@ -54,10 +64,30 @@ def register(name: str, family: Family) -> Family:
     Raises:
       ValueError: if a part of another family has the name.
     """
+    registry.register("family", name)(family)
     for part, value in family._asdict().items():
-        if value is not None:
-            registry.register(KINDS[part], name)(value)
+        if part in KINDS and value is not None:
+            of_other = part == "exchange" and value.model_type
+            registry.register(KINDS[part], of_other or name)(value)
     return family
+
+
+def find(name: str) -> Family:
+    """That of a name.
+
+    Raises:
+      KeyError: if none is registered under it.
+    """
+    return registry.lookup("family", name)
+
+
+def sizes() -> dict[str, Any]:
+    """Configs of the sizes of papers, by `FAMILY_SIZE`."""
+    return {
+        f"{family}_{size}": config
+        for family in registry.names("model_sizes")
+        for size, config in registry.lookup("model_sizes", family).items()
+    }
 
 
 def make_body(

@@ -10,7 +10,7 @@ from etc_jax.base import registry
 from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig, Helper
 from etc_jax.data.pretraining.denoising import Spans
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.masked_lm import MODELS
 from etc_jax.objectives.sections import MissingTextConfig
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import ml_collections
 
-from etc_jax.models.encoder.config import LongformerConfig, RobertaConfig
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.recipes.finetuning import FinetuningRecipe, scale_down
 
 # A Longformer for a laptop, that of `--config=longformer_mlm:short`.

@@ -27,9 +27,9 @@ from etc_jax.config import flat_items
 from etc_jax.config.fields import field_names
 from etc_jax.config.kinds import DEFAULT_NAMES
 from etc_jax.config.model_fields import is_free, must_agree
-from etc_jax.conversion.surgery.extend import targets_of
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.loading import model_source
+from etc_jax.models.extension import targets_of
 from etc_jax.training import workdir as workdir_lib
 from etc_jax.training.errors import UserError
 

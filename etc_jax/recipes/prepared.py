@@ -10,9 +10,10 @@ A config file has a docstring and a `SETTING`, and its `get_config` calls
                      they give the loss of what is learnt
     from=FOLDER      a model of any kind: its family and sizes
     epochs=N         passes over the inputs
-    bert, roberta, longformer, big_bird, etc
-                     the family, in its base size, where no model is begun with; etc
-                     reads --format=structured
+    bert, longformer, etc, ...
+                     the family, in its base size, where no model is begun with: those
+                     whose models read one sequence, and etc, which reads
+                     --format=structured
     tiny             a small model from nothing, to see that everything works
 """
 
@@ -25,26 +26,14 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from etc_jax import config as config_lib, recipes
+from etc_jax.base import registry
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task, find_task
 from etc_jax.loading import model_source
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
-from etc_jax.models.etc import config as etc_config
+from etc_jax.models import family as families
 
 ETC = "etc"
-FAMILIES = {
-    "bert": BertConfig(),
-    "roberta": RobertaConfig(),
-    "longformer": LongformerConfig(),
-    "big_bird": BigBirdConfig(),
-    ETC: etc_config.base(),
-}
 # Of any family: those of its fields that it has.
 TINY = recipes.TINY_MODEL | {
     "num_types": 16,
@@ -107,8 +96,10 @@ def config_of_variants(
         *(arg, "prepared", "dev", "validation", "from", "epochs", *more),
         renamed={"held_back": "validation"},
     )
-    families = tuple(x for x in FAMILIES if x != ETC or etc_lengths is not None)
-    chosen = config_lib.variants(names, families, ("tiny",))
+    base = _base_sizes()
+    if etc_lengths is None:
+        del base[ETC]
+    chosen = config_lib.variants(names, tuple(base), ("tiny",))
     cache = WindowCache.open(values["prepared"]) if "prepared" in values else None
     if cache is None and (alone := values.keys() & {*_NEED_CACHE, *more}):
         raise ValueError(f"{', '.join(sorted(alone))}= needs prepared=FOLDER beside it")
@@ -167,9 +158,17 @@ def config_of_texts(
     )
 
 
+def _base_sizes() -> dict[str, Any]:
+    """Family -> its base size, of all that heads can be put on."""
+    names = [*registry.names("encoder_body"), ETC]
+    sizes = {name: families.find(name).sizes or {} for name in names}
+    return {name: named["base"] for name, named in sizes.items() if "base" in named}
+
+
 def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
     """(family, model) of a folder, or of the variants."""
-    family = next((name for name in FAMILIES if name in chosen), "bert")
+    base = _base_sizes()
+    family = next((name for name in base if name in chosen), "bert")
     if start is not None:
         if chosen:
             raise ValueError(
@@ -177,12 +176,12 @@ def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
             )
         config = model_source.find(start, named="from=").config
         return native.family_of(config), config
-    fields = {field.name for field in dataclasses.fields(FAMILIES[family])}
+    fields = {field.name for field in dataclasses.fields(base[family])}
     changes: dict[str, Any] = TINY if "tiny" in chosen else {}
     changes = {name: value for name, value in changes.items() if name in fields}
     if cache is not None:
         changes["vocab_size"] = cache.header["vocab_size"]
-    return family, dataclasses.replace(FAMILIES[family], **changes)
+    return family, dataclasses.replace(base[family], **changes)
 
 
 def _of_values(

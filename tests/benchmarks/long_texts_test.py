@@ -6,7 +6,8 @@ import pytest
 from benchmarks.rows import long_texts
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.tasks.synthetic import (
     coreference as invented_stories,
     imdb as invented_reviews,

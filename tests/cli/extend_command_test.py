@@ -9,14 +9,12 @@ from hf_models import TINY, folder_of, params_of
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmn"]
 

@@ -11,7 +11,8 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.reformer.config import ReformerConfig
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklm", "q"]

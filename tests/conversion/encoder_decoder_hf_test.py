@@ -8,13 +8,14 @@ import pytest
 from hf_models import PAIRS, params_of
 from random_params import assert_equal
 
-from etc_jax.conversion import hugging_face
+from etc_jax.conversion import exchange, hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import (
-    encoder_decoder as conversion,
-    encoder_decoder_config,
-)
 from etc_jax.conversion.formats.safetensors_io import write
+from etc_jax.models.encoder_decoder import (
+    hf_config as encoder_decoder_config,
+    weights as conversion,
+)
+from etc_jax.models.t5 import weights as t5
 
 
 def test_a_layer_of_a_run_goes_to_its_place():
@@ -63,7 +64,7 @@ def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
         names.append("lm_head.weight")
     for there in (names, names[1:], *([one] for one in names)):
         found = weights | dict.fromkeys(there, table)
-        assert conversion.refined(config, found) == config
+        assert exchange.of(config).refined(config, found) == config
         assert_equal(conversion.import_hf(found, config, params)[0], params)
     differs = weights | dict.fromkeys(names[1:], table) | {sides[1]: table + 1}
     with pytest.raises(ValueError, match=f"{sides[1]} differs from {sides[0]}, but"):
@@ -75,11 +76,11 @@ def test_the_token_table_is_read_by_any_of_its_names(name, prefix):
 def test_a_matrix_of_logits_is_one_if_it_is_there_and_differs():
     config = PAIRS["t5"]
     weights = conversion.export_hf(params_of(config), config)
-    assert conversion.refined(config, weights).tied_logits
+    assert t5.refined(config, weights).tied_logits
     weights["lm_head.weight"] = weights["shared.weight"]
-    assert conversion.refined(config, weights).tied_logits
+    assert t5.refined(config, weights).tied_logits
     weights["lm_head.weight"] = weights["shared.weight"] + 1
-    refined = conversion.refined(config, weights)
+    refined = t5.refined(config, weights)
     assert refined == dataclasses.replace(config, tied_logits=False)
     params, _ = conversion.read_hf({}, weights, refined)
     np.testing.assert_array_equal(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import fairseq_bart
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.models import config_problems
+from etc_jax.models.bart import fairseq as fairseq_bart
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]

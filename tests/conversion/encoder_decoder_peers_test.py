@@ -12,11 +12,11 @@ from parity.peers import token_loss
 from random_encoder_decoders import FAMILIES, VOCABULARY, random_params
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder_decoder as conversion
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.models import config_problems
+from etc_jax.models.encoder_decoder import weights as conversion
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import LedConfig
+from etc_jax.models.led.config import LedConfig
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
 

@@ -9,13 +9,11 @@ from hf_models import ENCODERS, params_of
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import encoder as conversion, encoder_config
 from etc_jax.data.pretraining.global_tokens import global_index
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.encoder import hf_config as encoder_config, weights as conversion
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import (
-    BigBirdConfig,
-    LongformerConfig,
-)
+from etc_jax.models.longformer.config import LongformerConfig
 
 
 def test_a_layer_of_a_run_goes_to_its_place():

@@ -10,9 +10,9 @@ from etc_jax.base import registry
 from etc_jax.base.types import Rows
 from etc_jax.config.kinds import section_of
 from etc_jax.conversion.engine import export_params, flatten, import_params
-from etc_jax.conversion.families import etc_heads, etc_openkp
-from etc_jax.conversion.families.etc_official import import_official, official_names
+from etc_jax.models.etc import head_weights as etc_heads, openkp_weights as etc_openkp
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.etc.official import import_official, official_names
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import EtcForKeyphrases, VisualEmbedding

@@ -13,10 +13,11 @@ from random_params import assert_equal, drawn
 
 from etc_jax.cli import convert
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.renaming import Renamed
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
+from etc_jax.models.bart import fairseq as fairseq_bart
+from etc_jax.models.bart_ls.config import BartLsConfig
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
 
 HEADS = {
     "classification_heads.mnli.dense.weight": np.ones((12, 12), np.float32),

@@ -8,7 +8,7 @@ import pytest
 from hf_models import REFORMER, REFORMERS, params_of
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import reformer as conversion
+from etc_jax.models.reformer import weights as conversion
 from etc_jax.models.reformer.body import ReformerLm
 
 

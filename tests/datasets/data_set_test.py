@@ -12,8 +12,9 @@ from etc_jax.base import registry
 from etc_jax.config.kinds import section_of
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.task import DataSet, FeatureConverter, Task
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.tasks import coreference, hotpotqa, stats, upper_bound
 

@@ -14,7 +14,9 @@ from foreign_folders import FAMILIES, files_of, header_of, with_header
 from mutations import damaged, mutated, spelled
 
 from etc_jax.cli import convert_sources
-from etc_jax.conversion.families import encoder, encoder_decoder, reformer
+from etc_jax.models.encoder import weights as encoder
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
+from etc_jax.models.reformer import weights as reformer
 
 WEIGHTS = "model.safetensors"
 

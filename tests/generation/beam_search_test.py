@@ -12,11 +12,11 @@ from etc_jax import sharding
 from etc_jax.generation import beam_search, decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
-from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.encoder.decoding import LongformerDecoder
+from etc_jax.models.bart.config import BartConfig
 from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.longformer.decoding import LongformerDecoder
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.reformer.decoding import ReformerDecoder

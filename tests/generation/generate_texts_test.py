@@ -22,11 +22,13 @@ from etc_jax.datasets.pairs import Pair, PairOptions, encoded
 from etc_jax.generation import decoding, loop as generation, text_writer
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
+from etc_jax.models.bart.config import BartConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import BartConfig, LedConfig, T5Config
+from etc_jax.models.led.config import LedConfig
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
 from etc_jax.models.sled.config import SledConfig
+from etc_jax.models.t5.config import T5Config
 
 CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
 SIZES = {

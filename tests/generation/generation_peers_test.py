@@ -15,7 +15,7 @@ from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.loop import Options
 from etc_jax.models import config_problems
-from etc_jax.models.encoder_decoder.config import LedConfig
+from etc_jax.models.led.config import LedConfig
 from etc_jax.ops import sampling
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]

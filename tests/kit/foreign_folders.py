@@ -12,19 +12,15 @@ import hub_samples
 from hf_models import params_of
 
 from etc_jax.conversion import hugging_face
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
+from etc_jax.models.t5.config import T5Config
 
 SIZES = {
     "vocab_size": 330,

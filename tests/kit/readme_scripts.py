@@ -15,7 +15,7 @@ from written_samples import write_release
 
 from etc_jax.conversion import hugging_face
 from etc_jax.data.tokenizers.hub_writing import files_of
-from etc_jax.models.encoder.config import BertConfig
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder.heads import EncoderWithoutHead
 
 MOST_LINES = 10

@@ -10,19 +10,19 @@ from random_params import random_params
 
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.loading.load import LoadedModel
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.bart_ls.config import BartLsConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BertConfig, BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
 from etc_jax.models.etc.body import Etc
 from etc_jax.models.etc.config import EtcConfig
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.sled.config import SledConfig
+from etc_jax.models.t5.config import T5Config
 from etc_jax.structure import Structure
 
 CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")

@@ -14,8 +14,8 @@ from encoder_decoder_test import (
     tokens,
 )
 
+from etc_jax.models.bart_ls.config import BartLsConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
 
 CONFIG = BartLsConfig(
     **SIZES | {"num_layers": 3},

@@ -5,9 +5,10 @@ import math
 import jax
 import pytest
 
-from etc_jax.conversion.families.encoder_decoder import shapes
-from etc_jax.conversion.families.encoder_decoder_config import config_to_hf
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.encoder_decoder.hf_config import config_to_hf
+from etc_jax.models.encoder_decoder.weights import shapes
+from etc_jax.models.family import sizes as model_sizes
 
 # Of transformers 5.24 on the meta device, with one array for what is tied, and without
 # the zeros that BART adds to its logits; see the test below.
@@ -33,6 +34,13 @@ COUNTS = {
     "long_t5_tglobal_base": 247_587_456,
     "long_t5_tglobal_large": 783_175_168,
     "long_t5_tglobal_xl": 2_849_807_360,
+}
+
+
+SIZES = {
+    name: config
+    for name, config in model_sizes().items()
+    if isinstance(config, EncoderDecoderConfig)
 }
 
 

@@ -10,14 +10,12 @@ from random_params import drawn
 
 from etc_jax import sharding
 from etc_jax.base import registry
+from etc_jax.models.bart.config import BartConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
 from etc_jax.models.reformer.seq2seq import ReformerSeq2Seq, ReformerSeq2SeqConfig
+from etc_jax.models.t5.config import T5Config
 
 SIZES = {
     "vocab_size": 24,

@@ -11,9 +11,9 @@ from random_params import random_params
 
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.loop import Options
-from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.encoder.decoding import LongformerDecoder
 from etc_jax.models.encoder.lm import EncoderForCausalLm
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.longformer.decoding import LongformerDecoder
 
 N = 23
 CONFIG = LongformerConfig(

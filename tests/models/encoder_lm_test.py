@@ -14,8 +14,8 @@ from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
 from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
-from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.models.encoder.lm import EncoderForCausalLm
+from etc_jax.models.longformer.config import LongformerConfig
 
 CONFIG = LongformerConfig(
     vocab_size=24,

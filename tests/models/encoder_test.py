@@ -13,14 +13,12 @@ from etc_jax import sharding
 from etc_jax.base import registry
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.stack import unstack_layers
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
 from etc_jax.models.encoder.heads import EncoderForLabels, EncoderForSpans
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 
 SIZES = {
     "vocab_size": 24,

@@ -12,14 +12,15 @@ from etc_jax.base import registry
 from etc_jax.layers.patterns.global_local import GlobalLocal
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
 from etc_jax.models.encoder_decoder import flops as encoder_decoder_flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import LongT5Config
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.long_t5.config import LongT5Config
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.reformer import flops as reformer_flops
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig

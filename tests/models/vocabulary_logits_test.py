@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
 from etc_jax.models.encoder.lm import EncoderForCausalLm
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.reformer.body import ReformerLm
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.structure import Structure

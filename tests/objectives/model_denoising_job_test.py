@@ -19,8 +19,9 @@ from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import native
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models import useful_flops
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BertConfig, RobertaConfig
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.prediction.export import export_run
 from etc_jax.training import errors
 from etc_jax.training.checkpoints.saved_params import read_params

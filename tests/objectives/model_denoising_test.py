@@ -17,7 +17,7 @@ from etc_jax.data.text.candidates import CandidateRows
 from etc_jax.data.text.denoised import Marks
 from etc_jax.data.text.packing import PackedWindow
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import RobertaConfig
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.model_denoising import ModelDenoising
 from etc_jax.objectives.seq2seq import Seq2Seq

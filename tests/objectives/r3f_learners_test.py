@@ -17,8 +17,8 @@ from etc_jax.config.kinds import section_of
 from etc_jax.config.sections import R3fConfig
 from etc_jax.data.schema import stacked
 from etc_jax.datasets.task import find_task
-from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives import r3f
 from etc_jax.objectives.learners import finetuning
 

@@ -9,9 +9,9 @@ import pytest
 from random_params import drawn
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder as conversion
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.encoder import weights as conversion
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BigBirdConfig
 from etc_jax.ops.attention.parts.random_blocks import draw, draw_after_globals
 
 SIZES = {"max_length": 4096, "block_size": 64, "num_random": 3}

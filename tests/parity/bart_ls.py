@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.conversion.engine import import_params
-from etc_jax.conversion.families import encoder_decoder, fairseq_bart
 from etc_jax.conversion.renaming import Renamed
+from etc_jax.models.bart import fairseq as fairseq_bart
+from etc_jax.models.bart_ls.config import BartLsConfig
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
 from parity.cases import Case
 from parity.encoder_decoders import compare_texts, every_output
 from parity.peers import Comparison, Peer, value_and_grad

@@ -9,19 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from etc_jax.base import registry
-from etc_jax.conversion.families.encoder_decoder import export_hf, read_hf, refined
-from etc_jax.conversion.families.encoder_decoder_config import (
-    config_from_hf,
-    config_to_hf,
-)
+from etc_jax.conversion import exchange
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
 from etc_jax.models import config_problems
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import T5Config
+from etc_jax.models.encoder_decoder.hf_config import config_from_hf, config_to_hf
+from etc_jax.models.encoder_decoder.weights import export_hf, read_hf
 from etc_jax.models.sled.config import SledConfig
+from etc_jax.models.t5.config import T5Config
 from etc_jax.ops.logit_rules import Rules
 from parity.cases import Case
 from parity.peers import (
@@ -223,7 +221,8 @@ def run(case: Case) -> float:
     the rounding of the peer is left.
     """
     peer = Peer(case)
-    config = refined(config_from_hf(peer.values), peer.weights)
+    config = config_from_hf(peer.values)
+    config = exchange.of(config).refined(config, peer.weights)
     _check_config(peer.values, config)
     config = dataclasses.replace(config, sled=_sled(case, peer))
     if not isinstance(config, T5Config):

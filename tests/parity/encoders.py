@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from etc_jax.conversion.families.bert import BertWeights
-from etc_jax.conversion.families.encoder import export_hf, model_of, read_hf
-from etc_jax.conversion.families.encoder_config import config_from_hf
 from etc_jax.conversion.formats.native import family_of
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.encoder.heads import EncoderForSpans
+from etc_jax.models.encoder.hf_config import config_from_hf
+from etc_jax.models.encoder.weight_names import BertWeights
+from etc_jax.models.encoder.weights import export_hf, model_of, read_hf
+from etc_jax.models.longformer.config import LongformerConfig
 from parity.cases import Case
 from parity.peers import (
     GRADIENT_NORMS,

@@ -5,8 +5,8 @@ import numpy as np
 
 from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import export_params, import_params
-from etc_jax.conversion.families.etc_official import attention_names
 from etc_jax.layers.patterns.global_local import GlobalLocal, GlobalLocalAttention
+from etc_jax.models.etc.official import attention_names
 from etc_jax.structure import Rules, Structure
 from parity.cases import Case, gradient_difference, group, largest_difference
 from parity.peers import outputs_and_gradients

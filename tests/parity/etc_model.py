@@ -8,13 +8,13 @@ import numpy as np
 
 from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import export_params
-from etc_jax.conversion.families.etc_official import (
+from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
+from etc_jax.models.etc.body import Etc
+from etc_jax.models.etc.official import (
     config_from_official,
     import_official,
     official_names,
 )
-from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
-from etc_jax.models.etc.body import Etc
 from parity.cases import Case, group, largest_difference
 from parity.etc_layer import (
     compare_gradients,

@@ -5,8 +5,8 @@ import numpy as np
 
 from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import import_params
-from etc_jax.conversion.families import etc_heads
 from etc_jax.data.windows.token_types import GLOBAL_CANDIDATE_TYPE
+from etc_jax.models.etc import head_weights as etc_heads
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.heads import CandidateHead, HotpotqaHead, NaturalQuestionsHead
 from etc_jax.objectives.losses import candidates, qa_span

@@ -8,9 +8,9 @@ import numpy as np
 from structured_batch import batch
 
 from etc_jax.conversion.engine import import_params
-from etc_jax.conversion.families import etc_openkp
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.formats.structured import StructuredSizes
+from etc_jax.models.etc import openkp_weights as etc_openkp
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.ngram_head import NgramHead
 from etc_jax.models.openkp import VisualEmbedding, visual_adders

@@ -5,8 +5,8 @@ import dataclasses
 import jax
 import numpy as np
 
-from etc_jax.conversion.families.reformer import config_from_hf, export_hf, import_hf
 from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.weights import config_from_hf, export_hf, import_hf
 from parity.cases import Case
 from parity.peers import (
     GRADIENT_NORMS,

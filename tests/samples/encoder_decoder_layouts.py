@@ -7,9 +7,10 @@ import re
 
 import numpy as np
 
-from etc_jax.conversion.families import encoder_decoder
-from etc_jax.conversion.families.encoder_decoder_config import config_to_hf
-from etc_jax.models.encoder_decoder.config import BartConfig, LedConfig
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
+from etc_jax.models.encoder_decoder.hf_config import config_to_hf
+from etc_jax.models.led.config import LedConfig
 
 SIZES = {
     "vocab_size": 19,

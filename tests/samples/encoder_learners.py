@@ -3,12 +3,10 @@
 import numpy as np
 
 from etc_jax.config.kinds import section_of
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.objectives.learners import finetuning
 
 _SIZES = {

@@ -7,23 +7,21 @@ import tiny_model
 from random_params import drawn
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder, encoder_decoder, reformer
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.encoder import weights as encoder
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    EncoderConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    EncoderDecoderConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
+from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.reformer import weights as reformer
 from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
+from etc_jax.models.t5.config import T5Config
 
 # Of one layer, which compiles fastest.
 TINY = {

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 
 from etc_jax.base.types import Rows
-from etc_jax.conversion.families import bert
-from etc_jax.conversion.surgery.lift import LiftOptions, lift, lifted_config
+from etc_jax.models.etc import bert_source
 from etc_jax.models.etc.body import NOTHING, EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
+from etc_jax.models.etc.lift import LiftOptions, lift, lifted_config
 from etc_jax.structure import Structure
 
 # Everything as the source has it.
@@ -18,7 +18,7 @@ SAME = LiftOptions(
 )
 
 
-def config_for(source: bert.BertSizes, **changes) -> EtcConfig:
+def config_for(source: bert_source.BertSizes, **changes) -> EtcConfig:
     """An ETC of the source's sizes without labels, every pair within its radius."""
     sizes = {
         "vocab_size": source.vocab_size,

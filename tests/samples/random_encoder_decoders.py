@@ -5,13 +5,11 @@ import random
 import jax
 import numpy as np
 
-from etc_jax.conversion.families import encoder_decoder as conversion
-from etc_jax.models.encoder_decoder.config import (
-    BartConfig,
-    LedConfig,
-    LongT5Config,
-    T5Config,
-)
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.encoder_decoder import weights as conversion
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
+from etc_jax.models.t5.config import T5Config
 
 VOCABULARY = 23
 

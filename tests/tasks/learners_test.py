@@ -11,7 +11,7 @@ from mean_loss import loss_of
 from multihop_samples import small_etc
 
 from etc_jax.datasets.task import find_task
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 
 OPTIONS = {"natural_questions": {"question_tokens": 4, "stride": 60}}
 FORMS = [

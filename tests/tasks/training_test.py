@@ -15,7 +15,7 @@ from openkp_samples import page
 from score_packages import require_for
 
 from etc_jax.datasets.task import find_task
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 
 
 def model_for(task, length):

@@ -16,7 +16,7 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import sentinels_of
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer, train
-from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.models.bart.config import BartConfig
 
 pytest.importorskip("nupunkt")
 

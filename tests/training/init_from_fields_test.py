@@ -12,7 +12,7 @@ from etc_jax import config as config_lib
 from etc_jax.base import registry
 from etc_jax.cli import flag as config_flag
 from etc_jax.config.model_fields import must_agree
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.training.checkpoints import warm_start
 from etc_jax.training.errors import UserError
 from etc_jax.training.run import train_and_evaluate

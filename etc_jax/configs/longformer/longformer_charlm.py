@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax import config as config_lib
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 
 # Of the longest sequence that is evaluated.
 MAX_LENGTH = 32_256

@@ -36,7 +36,7 @@ With 65k or new_positions a forgotten init_from is an error.
 import dataclasses
 
 from etc_jax import config as config_lib, recipes
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 
 # Rows of a RoBERTa's table: two of padding, 512 positions.
 NEW_POSITIONS = (("position_embedder/embedding[514:]", 1.0), (".*", 0.0))

@@ -33,7 +33,7 @@ number of steps are a choice, for they depend on the data.
 import dataclasses
 
 from etc_jax import config as config_lib
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
 from etc_jax.models.reformer.seq2seq import ReformerSeq2SeqConfig
 
 FAMILIES = ("bart", "led", "t5", "long_t5", "reformer")
@@ -72,7 +72,7 @@ def _model(family: str, chosen: set[str]):
     if family == "reformer":
         name, model = "reformer_seq2seq", ReformerSeq2SeqConfig(vocab_size=32128)
     else:
-        name, model = family, SIZES[f"{_SIZED.get(family, family)}_{size}"]
+        name, model = family, model_sizes()[f"{_SIZED.get(family, family)}_{size}"]
     changes = {"logits_chunk_length": 512}
     if "short" in chosen:
         return name, dataclasses.replace(

@@ -36,7 +36,7 @@ import dataclasses
 
 from etc_jax import config as config_lib
 from etc_jax.configs.own_data import pairs
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
 
 _ROWS = {
     "blocks": {"pooling_layers": 0},
@@ -55,7 +55,7 @@ def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     flags = ("base", "r3f", "short", "tiny")
     chosen = config_lib.variants(arg, tuple(_ROWS), flags=flags)
-    model = SIZES["bart_ls_base" if "base" in chosen else "bart_ls_large"]
+    model = model_sizes()["bart_ls_base" if "base" in chosen else "bart_ls_large"]
     short = bool(chosen & {"short", "tiny"})
     changes = dict(_SHORT) if short else {"dtype": "bfloat16", "remat_policy": "full"}
     for name in chosen & _ROWS.keys():

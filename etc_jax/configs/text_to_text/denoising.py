@@ -73,8 +73,8 @@ import dataclasses
 
 from etc_jax import config as config_lib, recipes
 from etc_jax.configs.own_data import pairs
-from etc_jax.models.encoder.config import LongformerConfig
-from etc_jax.models.encoder_decoder.sizes import SIZES
+from etc_jax.models.family import sizes as model_sizes
+from etc_jax.models.longformer.config import LongformerConfig
 
 # As many spans of 3 as 1,024 tokens make.
 SENTINELS = 341
@@ -100,7 +100,7 @@ def _model(chosen: set[str], short: bool):
     """(family, config, tokens of a text)."""
     size = "base" if short or "base" in chosen else "large"
     family = next((name for name in ("t5", "bart") if name in chosen), "bart_ls")
-    model = SIZES[f"{'t5_v11' if family == 't5' else family}_{size}"]
+    model = model_sizes()[f"{'t5_v11' if family == 't5' else family}_{size}"]
     changes = {"dtype": "bfloat16", "remat_policy": "full"}
     if short:
         changes = pairs.SHORT | _SHORT_TOO[family]

@@ -31,7 +31,7 @@ class FlatEncoder:
     @property
     def num_globals(self) -> int:
         """First tokens that are global."""
-        return 0
+        return self.config.text_globals
 
     @property
     def max_length(self) -> int | None:
@@ -102,11 +102,10 @@ class FlatEncoder:
         return Marked(states, index >= 0)
 
 
-@registry.register(KIND, "bert")
-@registry.register(KIND, "roberta")
+@registry.register(KIND, "sequence")
 @dataclasses.dataclass(frozen=True)
 class SequenceEncoder(FlatEncoder):
-    """BERT and RoBERTa: [CLS] text [SEP]."""
+    """An encoder of one sequence: [CLS] text [SEP]."""
 
     config: EncoderConfig
 
@@ -116,11 +115,10 @@ class SequenceEncoder(FlatEncoder):
 
     def apply(self, params: Any, batch: Batch) -> jax.Array:
         """See `TextEncoder`: `[b, n, e]`."""
-        return self._encoded(params, batch)
-
-    def _encoded(self, params: Any, batch: Batch, **inputs: Any) -> jax.Array:
-        variables = {"params": params["encoder"]}
+        variables, inputs = {"params": params["encoder"]}, {}
         tokens = batch[TOKENS]
+        if self.num_globals and self.config.has_globals:
+            inputs["global_index"] = batch[GLOBAL_INDEX]
         # A text begins its row: the search for where examples begin is left out, which
         # is a sixth of what there is to compile.
         inputs["positions"] = jnp.broadcast_to(
@@ -132,50 +130,10 @@ class SequenceEncoder(FlatEncoder):
         )
 
 
-@registry.register(KIND, "longformer")
-@dataclasses.dataclass(frozen=True)
-class LongformerEncoder(SequenceEncoder):
-    """Longformer, whose first token is global unless the model is causal."""
-
-    @property
-    def num_globals(self) -> int:
-        """See `FlatEncoder`."""
-        return 0 if self.config.causal else 1
-
-    def apply(self, params: Any, batch: Batch) -> jax.Array:
-        """See `TextEncoder`: `[b, n, e]`."""
-        if not self.num_globals:
-            return self._encoded(params, batch)
-        return self._encoded(params, batch, global_index=batch[GLOBAL_INDEX])
-
-
-@registry.register(KIND, "big_bird")
-@dataclasses.dataclass(frozen=True)
-class BigBirdEncoder(SequenceEncoder):
-    """BigBird, whose last block is global: the number of blocks must stay."""
-
-    @property
-    def num_globals(self) -> int:
-        """See `FlatEncoder`."""
-        return self.config.num_globals
-
-
-@registry.register(KIND, "bart")
-@registry.register(KIND, "t5")
-@registry.register(KIND, "led")
-@registry.register(KIND, "long_t5")
-@registry.register(KIND, "bart_ls")
+@registry.register(KIND, "text_to_text")
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqEncoder(FlatEncoder):
-    """The encoder of an encoder-decoder: text, end token; <s> first where it has one.
-
-    The first token of a LED is global.
-    """
-
-    @property
-    def num_globals(self) -> int:
-        """See `FlatEncoder`."""
-        return int(self.config.has_globals)
+    """The encoder of an encoder-decoder: text, end; <s> first where it has one."""
 
     def ends(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         """See `FlatEncoder`."""

@@ -28,7 +28,7 @@ _UNLIMITED = 16384
 _SENTENCE = 8
 
 
-@registry.register(KIND, "etc")
+@registry.register(KIND, "structured")
 @dataclasses.dataclass(frozen=True)
 class EtcEncoder:
     """ETC as in pre-training: no special long tokens; sentences have global tokens.

@@ -4,8 +4,8 @@ import jax
 from flax import linen as nn
 
 from etc_jax.layers.common import Dense
-from etc_jax.models.encoder.config import LongformerConfig
 from etc_jax.models.family import make_body
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.ops.chunked_loss import FactoredLogits
 
 

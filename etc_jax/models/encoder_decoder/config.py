@@ -1,7 +1,5 @@
 """Sizes and choices of encoder-decoders: BART, T5 and what grew from them."""
 
-# One file: each family is the changes to the one before it.
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -11,16 +9,10 @@ import jax.numpy as jnp
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.full import Causal, Full
-from etc_jax.layers.patterns.local import Local, TransientGlobal
-from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.self_attention import Pattern
-from etc_jax.layers.stack import REMAT_POLICIES, run_of
-from etc_jax.models.config_problems import (
-    transformer_problems,
-    window_problems,
-)
+from etc_jax.layers.stack import REMAT_POLICIES
+from etc_jax.models.config_problems import transformer_problems
 from etc_jax.models.sled.config import SledConfig
-from etc_jax.ops.attention.parts.checks import dropout_rate_problem
 
 
 class Side(NamedTuple):
@@ -210,6 +202,11 @@ class EncoderDecoderConfig:
         return "global_index" in self.patterns[0].reads
 
     @property
+    def text_globals(self) -> int:
+        """First tokens of a plain text that are global."""
+        return int(self.has_globals)
+
+    @property
     def encoder_side(self) -> Side:
         sizes = self.num_layers, self.num_heads, self.mlp_dim, self.max_length
         return Side(*sizes, self.patterns, False, self.attention_dropout_rate)
@@ -304,211 +301,12 @@ class EncoderDecoderConfig:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class BartConfig(EncoderDecoderConfig):
-    """A BART (Lewis et al. 2020); by its switches an mBART or what is between.
-
-    Attributes:
-      num_decoder_heads: heads of the decoder; None: as many as the encoder's.
-      decoder_mlp_dim: hidden width of the decoder; None: as the encoder's.
-      attention_dropout_rate: of attention probabilities.
-      activation_dropout_rate: of the hidden layer of the feed-forward blocks.
-      layer_norm_epsilon: added to variances.
-      scale_embedding: rows of the token table are multiplied by sqrt(embed_dim).
-      embed_norm: a norm of the embeddings.
-      pre_norm: norms before the branches of a layer, not after them.
-      final_norm: a norm after the last layer.
-      bos_id, forced_bos_id, forced_eos_id: for generation; None: there is none.
-    """
-
-    position_offset: ClassVar[int] = 2
-    logits_bias: ClassVar[bool] = True
-    begin_token: ClassVar[bool] = True
-
-    num_decoder_heads: int | None = sized(None)
-    decoder_mlp_dim: int | None = sized(None)
-    attention_dropout_rate: float = free(0.0)
-    activation_dropout_rate: float = free(0.0)
-    layer_norm_epsilon: float = 1e-5
-    scale_embedding: bool = False
-    embed_norm: bool = sized(True)
-    pre_norm: bool = False
-    final_norm: bool = sized(False)
-    bos_id: int | None = free(0)
-    forced_bos_id: int | None = free(None)
-    forced_eos_id: int | None = free(2)
-
-    @property
-    def token_scale(self) -> float:
-        return self.embed_dim**0.5 if self.scale_embedding else 1.0
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        if problem := dropout_rate_problem(self.activation_dropout_rate):
-            yield "activation_dropout_rate", problem
-        heads = self.num_decoder_heads
-        divides = self.head_dim or not heads or heads < 0 or not self.embed_dim % heads
-        if not divides:
-            yield (
-                "num_decoder_heads",
-                f"{heads} does not divide embed_dim {self.embed_dim}; change one",
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class LedConfig(BartConfig):
-    """A Longformer encoder-decoder (Beltagy et al. 2020, section 7).
-
-    Attributes:
-      max_target_length: longest target.
-      attention_window: keys that a token of the encoder sees on both sides together, an
-        even number; one for all layers, or one for each of a run of layers that is
-        repeated, the last time as far as there are layers.
-      encoder_attention_dropout_rate: of attention probabilities of the encoder; None:
-        as the decoder's.
-    """
-
-    # Its tables have no rows before that of position 0.
-    position_offset: ClassVar[int] = 0
-
-    max_length: int = 16384
-    max_target_length: int = sized(1024)
-    forced_eos_id: int | None = None
-    attention_window: tuple[int, ...] = (1024,)
-    encoder_attention_dropout_rate: float | None = free(None)
-
-    @property
-    def encoder_side(self) -> Side:
-        side, rate = super().encoder_side, self.encoder_attention_dropout_rate
-        return side if rate is None else side._replace(attention_dropout_rate=rate)
-
-    @property
-    def patterns(self) -> tuple[SlidingWindow, ...]:
-        # Both sides together -> one side.
-        windows = [SlidingWindow(width // 2) for width in self.attention_window]
-        return run_of(windows, self.num_layers)
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        yield from window_problems(self)
-        if problem := dropout_rate_problem(self.encoder_side.attention_dropout_rate):
-            yield "encoder_attention_dropout_rate", problem
-
-
-@dataclasses.dataclass(frozen=True)
-class T5Config(EncoderDecoderConfig):
-    """A T5 (Raffel et al. 2020); v1.1 is gated, with logits of their own, unscaled.
-
-    Attributes:
-      head_dim: of each head.
-      num_buckets, max_distance: of relative positions, see `ops.attention.bias.bucket`.
-      max_length: `n_positions` of transformers, which nothing depends on: positions
-        are relative, so that inputs and targets have any length.
-      layer_norm_epsilon: added to mean squares.
-      initializer_range: multiplies the standard deviations of T5, which are those of
-        the sizes of the maps.
-      gated: the feed-forward blocks are gated (Shazeer 2020).
-      tied_logits: logits are by the token table, not by a matrix of their own.
-      scaled_logits: rows are divided by sqrt(embed_dim) before they become logits.
-    """
-
-    positions: ClassVar[str] = "relative"
-    embed_norm: ClassVar[bool] = False
-    pre_norm: ClassVar[bool] = True
-    final_norm: ClassVar[bool] = True
-    rms_norm: ClassVar[bool] = True
-    use_bias: ClassVar[bool] = False
-    # The kernel of queries begins the smaller for it.
-    attention_scale: ClassVar[float] = 1.0
-    final_dropout: ClassVar[bool] = True
-
-    vocab_size: int = 32128
-    num_layers: int = 12
-    num_decoder_layers: int = 12
-    max_length: int = 512
-    activation: str = "relu"
-    initializer_range: float = 1.0
-    pad_id: int = 0
-    decoder_start_id: int = 0
-    eos_id: int = 1
-    head_dim: int = sized(64)
-    num_buckets: int = sized(32)
-    max_distance: int = 128
-    layer_norm_epsilon: float = 1e-6
-    gated: bool = sized(False)
-    tied_logits: bool = sized(True)
-    scaled_logits: bool = True
-
-    @property
-    def attention_dropout_rate(self) -> float:
-        """Of attention probabilities: one rate for all."""
-        return self.dropout_rate
-
-    @property
-    def activation_dropout_rate(self) -> float:
-        """Of the hidden layer of the feed-forward blocks."""
-        return self.dropout_rate
-
-    @property
-    def logits_scale(self) -> float:
-        return self.embed_dim**-0.5 if self.scaled_logits else 1.0
-
-    def spreads(self, side: Side) -> Spreads:
-        """As T5 begins: 1 / sqrt(inputs), queries of products without a scale."""
-        width = self.embed_dim
-        inputs = Spreads(
-            table=1,
-            query=width * self.head_dim,
-            projection=width,
-            out=side.num_heads * self.head_dim,
-            wi=width,
-            wo=side.mlp_dim,
-            bias=width,
-            logits=width,
-        )
-        return Spreads(*(self.initializer_range * size**-0.5 for size in inputs))
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        if self.num_buckets < 4:
-            yield (
-                "num_buckets",
-                f"is {self.num_buckets}; expected 4 or more: the encoder has half of "
-                "them for each side, and of that half for single distances",
-            )
-        yield from at_least(1).problems(self, "max_distance")
-
-
-@dataclasses.dataclass(frozen=True)
-class LongT5Config(T5Config):
-    """A LongT5 (Guo et al. 2022): T5 v1.1 with local attention in its encoder.
-
-    Attributes:
-      encoder_attention: "local", windows; "transient_global", windows and the sums of
-        blocks.
-      radius: keys to each side.
-      block_size: tokens of a sum.
-    """
-
-    max_length: int = 16384
-    activation: str = "gelu"
-    gated: bool = True
-    tied_logits: bool = False
-    scaled_logits: bool = False
-    encoder_attention: str = sized("transient_global")
-    radius: int = 127
-    block_size: int = 16
-
-    @property
-    def patterns(self) -> tuple[Local]:
-        if self.encoder_attention == "local":
-            return (Local(self.radius),)
-        sums = self.block_size, self.layer_norm_epsilon
-        return (TransientGlobal(self.radius, *sums),)
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from super().problems()
-        yield from at_least(0, "itself alone").problems(self, "radius")
-        yield from at_least(1).problems(self, "block_size")
-        kinds = choice(("local", "transient_global"))
-        yield from kinds.problems(self, "encoder_attention")
+def sizes(width: int, mlp: int, layers: int, heads: int) -> dict[str, Any]:
+    """Fields of a model with as many layers in the decoder as in the encoder."""
+    return {
+        "embed_dim": width,
+        "mlp_dim": mlp,
+        "num_layers": layers,
+        "num_decoder_layers": layers,
+        "num_heads": heads,
+    }

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from etc_jax.conversion.families.encoder_config import config_from_hf, config_to_hf
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.encoder.hf_config import config_from_hf, config_to_hf
+from etc_jax.models.longformer.config import LongformerConfig
 
 CONFIG = LongformerConfig(num_layers=2, attention_window=(8,))
 

@@ -9,16 +9,11 @@ from hf_models import TINY, params_of
 from random_params import assert_equal
 
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.families import encoder as conversion
-from etc_jax.conversion.families.bert import BertWeights
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.encoder import weights as conversion
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
 from etc_jax.models.encoder.heads import (
     EncoderForChoices,
     EncoderForLabels,
@@ -26,6 +21,9 @@ from etc_jax.models.encoder.heads import (
     EncoderForTokenLabels,
     EncoderWithoutHead,
 )
+from etc_jax.models.encoder.weight_names import BertWeights
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 
 SIZES = {**TINY, "num_layers": 2, "max_length": 32, "attention": "auto"}
 CONFIGS = {

@@ -7,12 +7,12 @@ from official_reference import Reference, variable_shapes
 
 from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import ConversionError, export_params
-from etc_jax.conversion.families.etc_official import (
+from etc_jax.models.etc.body import Etc, EtcForPretraining
+from etc_jax.models.etc.official import (
     config_from_official,
     import_official,
     official_names,
 )
-from etc_jax.models.etc.body import Etc, EtcForPretraining
 from etc_jax.structure import Structure
 
 OFFICIAL = {

@@ -8,9 +8,10 @@ from random_params import assert_equal, drawn
 
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families import encoder_decoder, led_allenai
-from etc_jax.conversion.families.encoder_decoder_config import config_to_hf
 from etc_jax.conversion.formats.safetensors_io import write
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
+from etc_jax.models.encoder_decoder.hf_config import config_to_hf
+from etc_jax.models.led import allenai as led_allenai
 
 
 @pytest.fixture

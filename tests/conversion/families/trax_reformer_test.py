@@ -15,11 +15,11 @@ from random_params import assert_equal, random_params
 
 from etc_jax.cli import convert
 from etc_jax.conversion.engine import ConversionError
-from etc_jax.conversion.families.reformer import config_to_hf
-from etc_jax.conversion.families.trax_reformer import import_trax, read_weights
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.trax_pickle import Unread, read_pickle
 from etc_jax.models.reformer.body import ReformerLm
+from etc_jax.models.reformer.trax import import_trax, read_weights
+from etc_jax.models.reformer.weights import config_to_hf
 
 CONFIG = tiny_model.REFORMER_OF_ODD_WIDTHS
 

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from etc_jax.conversion.families import bert, encoder_decoder_config
+from etc_jax.conversion import torch_rows
 from etc_jax.conversion.formats.safetensors_io import INDEX, SafetensorsFiles, write
 from etc_jax.layers.common import ACTIVATIONS
+from etc_jax.models.encoder import weight_names as bert
+from etc_jax.models.etc import bert_source
+from etc_jax.models.t5 import weights as t5
 
 
 def test_sizes_come_from_the_config():
-    got = bert.config_from_hf(reference.CONFIG)
+    got = bert_source.config_from_hf(reference.CONFIG)
     assert (got.vocab_size, got.embed_dim, got.num_layers) == (29, 12, 2)
     assert (got.num_heads, got.mlp_dim, got.num_types) == (3, 20, 2)
     assert (got.num_positions, got.position_offset) == (16, 0)
@@ -23,7 +26,7 @@ def test_sizes_come_from_the_config():
 
 
 def test_positions_of_roberta_begin_after_those_of_padding():
-    got = bert.config_from_hf(reference.ROBERTA)
+    got = bert_source.config_from_hf(reference.ROBERTA)
     assert (got.num_positions, got.position_offset) == (16, 2)
 
 
@@ -33,7 +36,7 @@ def test_positions_of_roberta_begin_after_those_of_padding():
 )
 def test_activations_have_other_names(theirs, ours):
     values = reference.CONFIG | {"hidden_act": theirs}
-    assert bert.config_from_hf(values).activation == ours
+    assert bert_source.config_from_hf(values).activation == ours
 
 
 @pytest.mark.torch
@@ -47,9 +50,9 @@ def test_activations_are_those_of_transformers():
         got = ACTIVATIONS[ours](jnp.asarray(x, jnp.float32))
         np.testing.assert_allclose(got, want, atol=2e-6, err_msg=theirs)
 
-    for theirs, ours in bert.ACTIVATIONS.items():
+    for theirs, ours in torch_rows.ACTIVATIONS.items():
         check(theirs, ours)
-    for name, (gated, ours) in encoder_decoder_config._BLOCKS.items():
+    for name, (gated, ours) in t5._BLOCKS.items():
         block = transformers.T5Config(feed_forward_proj=name)
         assert block.is_gated_act == gated
         check(block.dense_act_fn, ours)
@@ -70,13 +73,13 @@ def test_activations_are_those_of_transformers():
 )
 def test_a_config_that_cannot_be_lifted_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        bert.config_from_hf(reference.CONFIG | changes)
+        bert_source.config_from_hf(reference.CONFIG | changes)
 
 
 def test_everything_wrong_with_a_config_is_told_at_once():
     with pytest.raises(ValueError) as caught:
-        bert.config_from_hf({"model_type": "roberta"})
-    assert str(caught.value).count("\n") == len(bert._SIZES) + 3
+        bert_source.config_from_hf({"model_type": "roberta"})
+    assert str(caught.value).count("\n") == len(bert_source._SIZES) + 3
 
 
 @pytest.mark.parametrize("config", [reference.CONFIG, reference.ROBERTA])
@@ -97,7 +100,7 @@ def test_every_name_is_read_with_and_without_the_prefix(config):
 def test_every_layout_goes_back(scan_layers):
     arrays = reference.random_arrays(reference.CONFIG)
     weights = bert.BertWeights(arrays, "bert")
-    rows = bert.lifting_names(3, scan_layers=scan_layers, target="encoder/")
+    rows = bert_source.lifting_names(3, scan_layers=scan_layers, target="encoder/")
     told = set()
     for name, array in weights.items():
         for row in rows:
@@ -115,7 +118,7 @@ def test_every_layout_goes_back(scan_layers):
 
 def test_a_projection_is_laid_out_head_by_head():
     # Torch keeps [out, in]; output h * d + j is place j of head h.
-    rows = bert.lifting_names(3, scan_layers=False, target="")
+    rows = bert_source.lifting_names(3, scan_layers=False, target="")
     name = "encoder.layer.7.attention.self.query.weight"
     (row,) = [r for r in rows if r.match_source(name) and "long" in r.target]
     weight = np.arange(12 * 5).reshape(12, 5)
@@ -142,8 +145,8 @@ def test_two_names_for_the_same_array_are_refused():
 def test_a_folder_is_read(tmp_path):
     arrays = reference.random_arrays(reference.CONFIG)
     reference.write_folder(tmp_path, reference.CONFIG, arrays)
-    config, weights = bert.open_checkpoint(tmp_path)
-    assert config == bert.config_from_hf(reference.CONFIG)
+    config, weights = bert_source.open_checkpoint(tmp_path)
+    assert config == bert_source.config_from_hf(reference.CONFIG)
     np.testing.assert_array_equal(
         weights[bert.TOKENS], arrays["bert.embeddings.word_embeddings.weight"]
     )
@@ -162,7 +165,7 @@ def test_a_bad_config_file_is_named(tmp_path, text, message):
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match=message):
-        bert.read_config(tmp_path)
+        bert_source.read_config(tmp_path)
 
 
 def write_shards(folder, shards):

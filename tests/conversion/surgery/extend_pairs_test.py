@@ -10,10 +10,11 @@ from hf_models import PAIRS, folder_of, params_of
 from etc_jax.base import registry
 from etc_jax.cli import convert
 from etc_jax.conversion import hugging_face
-from etc_jax.conversion.surgery.extend import Extension, extend
+from etc_jax.models.bart_ls.config import BartLsConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import LedConfig, LongT5Config
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
+from etc_jax.models.extension import Extension, extend
+from etc_jax.models.led.config import LedConfig
+from etc_jax.models.long_t5.config import LongT5Config
 
 
 def logits(config, params, *args):

@@ -8,21 +8,18 @@ import numpy as np
 import pytest
 from hf_models import TINY, params_of
 
-from etc_jax.conversion.surgery.extend import Extension, extend
-from etc_jax.conversion.surgery.extend_parts import long_positions
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import (
-    BertConfig,
-    BigBirdConfig,
-    LongformerConfig,
-    RobertaConfig,
-)
 from etc_jax.models.encoder.heads import (
     EncoderForLabels,
     EncoderForSpans,
     EncoderWithoutHead,
 )
 from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.extension import Extension, extend, long_positions
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.structure import Structure
 
 SIZES = {**TINY, "num_layers": 2}
@@ -194,7 +191,7 @@ def test_the_head_of_the_next_sentence_is_told_where_it_has_no_place():
 @pytest.mark.parametrize(
     "asked, message",
     [
-        (Extension("reformer"), "to is 'reformer'; expected one of longformer, big"),
+        (Extension("reformer"), "to is 'reformer'; expected one of bart_ls, big_bird"),
         (Extension("longformer", 8), "max_length is 8, but the source has 16"),
         (Extension("longformer", 32, 7), "expected even numbers"),
         (Extension("etc", 32, 7), "window is 7; expected an even number"),

@@ -9,15 +9,18 @@ import random_encoder_decoders
 from hf_models import TINY, params_of
 
 from etc_jax.conversion.engine import flatten
-from etc_jax.conversion.families import encoder_decoder
-from etc_jax.conversion.surgery.grow import grow
+from etc_jax.models.bart.config import BartConfig
+from etc_jax.models.bart_ls.config import BartLsConfig
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder.body import EncoderForMaskedLm
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig, RobertaConfig
 from etc_jax.models.encoder.heads import EncoderForLabels
+from etc_jax.models.encoder_decoder import weights as encoder_decoder
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
-from etc_jax.models.encoder_decoder.config import BartConfig, T5Config
 from etc_jax.models.etc.config import EtcConfig
-from etc_jax.models.sled.bart_ls_config import BartLsConfig
+from etc_jax.models.grow import grow
+from etc_jax.models.longformer.config import LongformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
+from etc_jax.models.t5.config import T5Config
 
 CONFIGS = {
     "bert": BertConfig(**TINY),

@@ -9,9 +9,9 @@ from lift_cases import lifted, mlm_logits, run_long
 from real_bert import encoded, package_folder, torch_hidden
 
 from etc_jax.base.types import Rows
-from etc_jax.conversion.families import bert
-from etc_jax.conversion.surgery.lift import PAPER, LiftOptions
+from etc_jax.models.etc import bert_source
 from etc_jax.models.etc.body import EtcForPretraining
+from etc_jax.models.etc.lift import PAPER, LiftOptions
 from etc_jax.structure import Structure
 
 TOLERANCE = 1e-4
@@ -64,7 +64,7 @@ def test_recorded_hidden_states_and_logits_are_reproduced(kind, record_property)
     ]
     assert cases, f"no {kind} under {folder}"
     for case in cases:
-        source, weights = bert.open_checkpoint(case)
+        source, weights = bert_source.open_checkpoint(case)
         config, params = lifted_alike(source, weights, scan_layers=False)
         with (
             np.load(case / "inputs.npz") as inputs,
@@ -110,7 +110,7 @@ def test_a_live_random_model_is_reproduced(family, tmp_path):
     # In shards, and without the prefix, as a body is saved alone.
     model.save_pretrained(tmp_path, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    source, weights = bert.open_checkpoint(tmp_path)
+    source, weights = bert_source.open_checkpoint(tmp_path)
     config, params = lifted_alike(source, weights)
 
     rng = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_a_live_random_model_is_reproduced(family, tmp_path):
 def test_a_real_bert_of_six_layers_is_reproduced(record_property):
     folder = package_folder()
     transformers = pytest.importorskip("transformers", reason="extra parity")
-    source, weights = bert.open_checkpoint(folder)
+    source, weights = bert_source.open_checkpoint(folder)
     assert source.num_layers == 6
     config, params = lifted_alike(source, weights)
     ids, mask = encoded(folder)

@@ -15,9 +15,10 @@ from etc_jax.conversion.formats import native, sentence_folder
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 from etc_jax.loading import model_source
-from etc_jax.models.encoder.config import BertConfig, RobertaConfig
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder.heads import EncoderForLabels
 from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.roberta.config import RobertaConfig
 
 SIZES = {
     "vocab_size": 300,

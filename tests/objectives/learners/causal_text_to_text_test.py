@@ -12,7 +12,7 @@ from training_runs import lines
 
 from etc_jax.cli import evaluate, predict
 from etc_jax.config.sections import FinetuningConfig
-from etc_jax.models.encoder.config import LongformerConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.causal_lm import CausalLm
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.learners.causal_text_to_text import joined

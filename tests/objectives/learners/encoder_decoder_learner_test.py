@@ -18,7 +18,8 @@ from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
 from etc_jax.datasets.pairs import Pair, PairOptions
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.learners.causal_text_to_text import CausalTextToText
 from etc_jax.objectives.learners.text_to_text import EncoderDecoderTextToText

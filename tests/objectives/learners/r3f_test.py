@@ -16,7 +16,7 @@ from etc_jax import config as config_lib
 from etc_jax.config.kinds import section_of
 from etc_jax.config.sections import R3fConfig
 from etc_jax.layers import token_noise
-from etc_jax.models.encoder_decoder.config import BartConfig
+from etc_jax.models.bart.config import BartConfig
 from etc_jax.models.reformer.config import ReformerConfig
 from etc_jax.models.sled.config import SledConfig
 from etc_jax.objectives.learners import finetuning

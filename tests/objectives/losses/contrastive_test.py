@@ -7,7 +7,8 @@ from learning import random_params
 from mean_loss import loss_of
 
 from etc_jax.config.sections import FinetuningConfig
-from etc_jax.models.encoder.config import BertConfig, LongformerConfig
+from etc_jax.models.bert.config import BertConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.learners.retrieval import RetrievalConfig, SequenceRetrieval
 from etc_jax.objectives.losses.contrastive import (
     NOWHERE,

@@ -19,8 +19,8 @@ from etc_jax import __main__ as etc_jax_main, config as config_lib
 from etc_jax.cli import convert, evaluate, flag as config_flag, predict
 from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache, WindowReader
-from etc_jax.models.encoder.config import RobertaConfig
 from etc_jax.models.encoder.heads import EncoderWithoutHead
+from etc_jax.models.roberta.config import RobertaConfig
 from etc_jax.prediction.model_files import open_model
 from etc_jax.training import errors
 from etc_jax.training.run import train_and_evaluate

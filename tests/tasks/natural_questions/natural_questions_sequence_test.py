@@ -14,7 +14,7 @@ from natural_questions_samples import (
 from etc_jax.data.tokenizers.tokenizer import grown
 from etc_jax.datasets.task import find_task
 from etc_jax.formats.sequence import SequenceSizes
-from etc_jax.models.encoder.config import BertConfig
+from etc_jax.models.bert.config import BertConfig
 from etc_jax.tasks.natural_questions.labels import LONG, NULL, PLACES, SHORT
 from etc_jax.tasks.natural_questions.records import parse
 

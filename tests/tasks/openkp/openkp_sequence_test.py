@@ -16,7 +16,8 @@ from etc_jax.datasets.records import BadRecordError
 from etc_jax.datasets.task import find_task
 from etc_jax.formats import structured
 from etc_jax.formats.sequence import SequenceSizes
-from etc_jax.models.encoder.config import BigBirdConfig, LongformerConfig
+from etc_jax.models.big_bird.config import BigBirdConfig
+from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.ops.ngrams import NO_NGRAM
 from etc_jax.tasks.openkp.inputs import features as structured_features
 from etc_jax.tasks.openkp.sequence_inputs import features

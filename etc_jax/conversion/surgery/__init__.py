@@ -1,1 +1,0 @@
-"""Models made of other models: longer, with more tokens, or lifted into ETC."""
