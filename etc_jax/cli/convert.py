@@ -23,8 +23,8 @@
     etc-jax convert --hf=longformer-base-4096 --out=models/longformer
     etc-jax convert --to_hf=models/longformer --out=back
 
-        A BERT, RoBERTa, Longformer, BigBird or Reformer of Hugging Face, with the head
-        it has, a BART, LED, T5 or LongT5, and back: from a model that this command
+        An encoder of Hugging Face, as a BERT or Longformer, with the head it has, a
+        Reformer, a BART, LED, T5 or LongT5, and back: from a model that this command
         wrote, a run or one of its checkpoints. No bit is lost. The tokenizer goes
         along, in each direction. A folder of allenai's own LED is read too, and an
         XLM-RoBERTa or mT5, which are written as RoBERTa and T5.

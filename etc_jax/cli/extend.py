@@ -1,7 +1,7 @@
 """Makes a model of short texts long: BERT as a Longformer, BART as a LED.
 
-BERT and RoBERTa become a Longformer, a BigBird or an ETC, BART a LED or a BART-LS, and
-T5 a LongT5.
+BERT and RoBERTa become a Longformer or an ETC, for instance, BART a LED or a BART-LS,
+and T5 a LongT5: what --to names.
 
     etc-jax extend --from=roberta-base --to=longformer \\
         --max_length=4096 --window=512 --out=roberta-4096
@@ -10,8 +10,8 @@ T5 a LongT5.
 
 Of a folder of Hugging Face it makes one, with config, weights and tokenizer; of a model
 that etc-jax convert wrote, or a run, a model of the same kind. --format=native makes
-such a model of a folder of Hugging Face too; an ETC, a BART-LS, and a BigBird with
---num_globals, which transformers does not know, are always one.
+such a model of a folder of Hugging Face too; what transformers does not know, as an
+ETC, a BART-LS, or blocks behind --num_globals, is always one.
 
 Positions go on with copies of those of the source, block by block; global projections
 begin as copies of the local ones. The result is compared with the source on short
@@ -45,18 +45,22 @@ from etc_jax.cli.model_commands import (
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
 from etc_jax.loading.model_source import ModelSource
+from etc_jax.models import family as families
 from etc_jax.models.extension import Extended, Extension, extend, targets
 
 _PROG = "etc-jax extend"
 
-_NAMES = {"bigbird": "big_bird", "longt5": "long_t5", "bartls": "bart_ls"}
+
+def _short_names() -> dict[str, str]:
+    """Names of targets without underscores -> with them."""
+    return {name.replace("_", ""): name for name in targets() if "_" in name}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     add_source_flags(parser)
     add = parser.add_argument
-    add("--to", choices=(*targets(), *_NAMES), required=True, help="family")
+    add("--to", choices=[*targets(), *_short_names()], required=True, help="family")
     add("--max_length", type=int, help="tokens; default: 4096")
     add(
         "--window",
@@ -108,12 +112,12 @@ def _is_hf(args: argparse.Namespace, source: ModelSource) -> bool:
             f"--format=hf, but {args.source} is a model of etc_jax; leave it out, and "
             "write the result for transformers with --to_hf"
         )
-    ours = {"etc": "ETC", "bart_ls": "BART-LS"}.get(args.to)
+    ours = "" if families.find(args.to).exchange else args.to
     if args.num_globals:
-        ours = "BigBird with global tokens in front"
+        ours = f"{args.to} with global tokens in front"
     if args.format == "hf" and ours:
         raise ValueError(f"--format=hf, but transformers has no {ours}; leave it out")
-    return source.is_hf and args.format != "native" and ours is None
+    return source.is_hf and args.format != "native" and not ours
 
 
 def run(args: argparse.Namespace) -> str:
@@ -167,7 +171,7 @@ def _report(source: Any, extended: Extended, length: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
     args = _parser().parse_args(argv)
-    args.to = _NAMES.get(args.to, args.to)
+    args.to = _short_names().get(args.to, args.to)
     return carry_out(_PROG, lambda: run(args), args.out)
 
 

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import jax
 
+from etc_jax.base import registry
 from etc_jax.base.local_paths import MODEL, OUTPUT
 from etc_jax.cli import command_line, next_steps
+from etc_jax.conversion.formats import native
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.loading import model_source
 from etc_jax.loading.companions import Companions
@@ -20,6 +22,7 @@ from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 
 T = TypeVar("T")
+_KINDS = (EncoderConfig, EncoderDecoderConfig)
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +46,13 @@ def find_source(name: str, step: int | None, purpose: str) -> ModelSource:
       ValueError, RunError: if there is no model, or another kind of one.
     """
     source = model_source.find(name, step, named="--from")
-    if not isinstance(source.config, EncoderConfig | EncoderDecoderConfig):
-        kind = type(source.config).__name__.removesuffix("Config")
+    if not isinstance(source.config, _KINDS):
+        families = registry.names("model_config")
+        kinds = (registry.lookup("model_config", name) for name in families)
+        names = ", ".join(kind.__name__ for kind in kinds if issubclass(kind, _KINDS))
         raise ValueError(
-            f"{name} is a {kind}; what can be {purpose} are Bert, Roberta, Longformer "
-            "and BigBird, and Bart, Led and T5"
+            f"{name} is a {native.family_of(source.config)}; what can be {purpose} are "
+            f"models of {names.replace('Config', '')}"
         )
     return source
 

@@ -27,6 +27,7 @@ class Exchange(NamedTuple):
       values_to: (parameters, config) -> dict of a config.json.
       refined: (config, name -> array) -> the config with what weights alone show.
       model_type: of config.json, where it is not the family's name here.
+      tokenizer_class: that transformers takes where a folder names none.
       facts: what differs from other families of its kind, which they read.
     """
 
@@ -37,6 +38,7 @@ class Exchange(NamedTuple):
     values_to: Callable[[Mapping[str, Any], Any], dict[str, Any]]
     refined: Callable[[Any, Mapping[str, np.ndarray]], Any] = lambda config, _: config
     model_type: str | None = None
+    tokenizer_class: str | None = None
     facts: Any = None
 
 

@@ -54,7 +54,7 @@ class TokenEmbeddings(nn.Module):
       stddev: of the tables' truncated normal.
       dropout_rate: after the norm, or before it.
       epsilon: of the norm.
-      dropout_first: before the norm (BigBird).
+      dropout_first: before the norm.
       scale: of the tokens' rows.
       position_kind: "learnt", by their table; "sinusoidal", see `sinusoids`; others
         are not given here.

@@ -1,12 +1,9 @@
 """Model families: a folder each, whose `FAMILY` says what it is."""
 
+import importlib
+import pkgutil
+
 # They register themselves.
-import etc_jax.models.bart_ls
-import etc_jax.models.big_bird
-import etc_jax.models.etc
-import etc_jax.models.led
-import etc_jax.models.led.allenai
-import etc_jax.models.long_t5
-import etc_jax.models.longformer
-import etc_jax.models.reformer
-import etc_jax.models.roberta  # noqa: F401
+for _module in pkgutil.iter_modules(__path__):
+    if _module.ispkg:
+        importlib.import_module(f"{__name__}.{_module.name}")

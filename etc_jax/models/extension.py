@@ -43,10 +43,10 @@ class Extension:
         source where that is more.
       window: tokens that a token sees on both sides together, in Longformer, ETC, LED
         and LongT5; None: the source's, or 512, of LED 1024, of LongT5 254.
-      block_size: of BigBird; None: the source's, or 64; of LongT5; None: 16; of
-        BART-LS; None: 1,024.
-      num_globals: tokens in front of a BigBird's blocks that are global; None: the
-        source's, or 0.
+      block_size: of block-sparse attention; None: the source's, or 64; of LongT5;
+        None: 16; of BART-LS; None: 1,024.
+      num_globals: tokens in front of the blocks that are global; None: the source's,
+        or 0.
       positions: "copy" those of the source block by block, or begin "new" ones after
         them at random.
       copy_global: the global projections of a Longformer or LED become copies of the

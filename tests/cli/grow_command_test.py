@@ -127,4 +127,4 @@ def test_models_of_another_kind_are_refused(tmp_path, capsys):
     native.save(tmp_path / "other", {"a": np.zeros(1)}, ReformerConfig(), {})
     args = (f"--from={tmp_path / 'other'}", "--tokens=[q]")
     assert run(*args, f"--out={tmp_path / 'more'}") == 2
-    assert "is a Reformer; what can be given more tokens" in capsys.readouterr().err
+    assert "is a reformer; what can be given more tokens" in capsys.readouterr().err

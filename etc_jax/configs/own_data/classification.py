@@ -25,7 +25,7 @@ what is said after the colon:
     epochs=3         passes over the texts
     class_weights=balanced
                      texts of rare labels count more, so that all labels count alike
-    bert, roberta, longformer, big_bird, etc
+    bert, longformer, etc, ...
                      the family, in its base size, where no model is begun with; etc
                      reads --format=structured
     tiny             a small model from nothing, to see that everything works

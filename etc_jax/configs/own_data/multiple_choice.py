@@ -12,8 +12,8 @@ and then
         QuALITY.v1.0.1.htmlstripped.test
 
 What is said after the colon is as in `--config=classification`, without
-class_weights: prepared, dev, validation, from, epochs; bert, roberta, longformer,
-big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
+class_weights: prepared, dev, validation, from, epochs; bert, longformer or another
+family, etc reading --format=structured; tiny. The best checkpoint is that of
 the highest accuracy.
 
 A row of a batch is a sequence for each option, so batches are small. 20 epochs, batches

@@ -18,7 +18,7 @@ one of sentence-transformers. Files of SQuAD are read too. After the colon:
                      they give the loss of what is learnt
     from=FOLDER      a converted model (`etc-jax convert`): its family and sizes
     epochs=3         passes over the queries
-    bert, roberta, longformer, big_bird
+    bert, roberta, longformer, ...
                      the family, in its base size, where no model is begun with
     tiny             a small model from nothing, to see that everything works
 

@@ -20,7 +20,7 @@ colon:
                      they give the loss of what is learnt
     from=FOLDER      a converted model (`etc-jax convert`): its family and sizes
     epochs=3         passes over the inputs
-    bert, roberta, longformer, big_bird, etc
+    bert, longformer, etc, ...
                      the family, in its base size, where no model is begun with; etc
                      reads --format=structured
     tiny             a small model from nothing, to see that everything works

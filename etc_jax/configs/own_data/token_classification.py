@@ -12,8 +12,8 @@ and then, with the tags in all that they write,
     etc-jax predict --model=runs/names --html=names.html new.conll
 
 What is said after the colon is as in `--config=classification`, without
-class_weights: prepared, dev, validation, from, epochs; bert, roberta, longformer,
-big_bird or etc (which reads --format=structured); tiny. The best checkpoint is that of
+class_weights: prepared, dev, validation, from, epochs; bert, longformer or another
+family, etc reading --format=structured; tiny. The best checkpoint is that of
 the highest F1 of entities, or of the highest accuracy of plain tags.
 
 3 epochs, batches of 32 and a peak of 5e-5 with a warm-up of a tenth are usual values

@@ -28,6 +28,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from etc_jax.base import registry
 from etc_jax.data.tokenizers.added_tokens import (
     added_tokens,
     content,
@@ -52,9 +53,9 @@ from etc_jax.data.tokenizers.sentence_pieces import (
     read_unigram,
 )
 from etc_jax.data.tokenizers.special_tokens import (
-    BIG_BIRD,
     BYTE_LEVEL,
     SENTENCEPIECE,
+    SENTENCEPIECE_OF_BERT,
     WORDPIECE,
     SpecialTokens,
 )
@@ -65,21 +66,6 @@ CONFIG = "tokenizer_config.json"
 MODEL_CONFIG = "config.json"
 VOCAB_TXT, VOCAB_JSON, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 _ADDED = "added_tokens.json"
-# What transformers takes for a model whose folder names no class.
-CLASSES = {
-    "bert": "BertTokenizer",
-    "roberta": "RobertaTokenizer",
-    "longformer": "RobertaTokenizer",
-    "big_bird": "BigBirdTokenizer",
-    "reformer": "ReformerTokenizer",
-    "bart": "RobertaTokenizer",
-    "led": "LEDTokenizer",
-    "t5": "T5Tokenizer",
-    # transformers asks such a folder to name its class.
-    "longt5": "T5Tokenizer",
-    "mt5": "T5Tokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-}
 _BERT = ("BertTokenizer",)
 _BYTE_LEVEL = tuple(
     f"{name}Tokenizer" for name in "Roberta Longformer Bart LED".split()
@@ -90,7 +76,7 @@ _XLM_ROBERTA = ("XLMRobertaTokenizer",)
 _MAX_WORD_CHARS = 100
 # Parts of a tokenizer.json that ids of a text do not depend on.
 _BESIDE = ("post_processor", "decoder", "truncation", "padding")
-_SPECIAL = (BIG_BIRD, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
+_SPECIAL = (SENTENCEPIECE_OF_BERT, WORDPIECE, BYTE_LEVEL, SENTENCEPIECE)
 
 _LONGEST = 300
 
@@ -108,7 +94,14 @@ def is_hub_folder(folder: pathlib.Path) -> bool:
         return True
     if not (folder / MODEL_CONFIG).is_file():
         return False
-    return _json_of(folder / MODEL_CONFIG).get("model_type") in CLASSES
+    return _usual_class(_json_of(folder / MODEL_CONFIG).get("model_type")) is not None
+
+
+def _usual_class(model_type: Any) -> str | None:
+    """What transformers takes for a model whose folder names no class."""
+    if model_type not in registry.names("hugging_face"):
+        return None
+    return registry.lookup("hugging_face", model_type).tokenizer_class
 
 
 def is_hub_description(description: Mapping[str, Any]) -> bool:
@@ -202,7 +195,7 @@ def _class_of(folder: pathlib.Path, config: Mapping[str, Any]) -> str:
     name = config.get("tokenizer_class")
     if name is None and (folder / MODEL_CONFIG).is_file():
         kind = _json_of(folder / MODEL_CONFIG).get("model_type")
-        name = CLASSES.get(kind) if isinstance(kind, str) else None
+        name = _usual_class(kind)
     if name is None:
         name = "PreTrainedTokenizerFast"
     if not isinstance(name, str):
@@ -284,7 +277,9 @@ def _lines(path: pathlib.Path) -> list[str]:
 def _sentence_pieces(path: pathlib.Path) -> SentencePieceTokenizer:
     tokenizer = SentencePieceTokenizer.from_model_file(path)
     if "[MASK]" in tokenizer.pieces(range(tokenizer.vocab_size)):
-        return SentencePieceTokenizer.from_model_file(path, special=BIG_BIRD)
+        return SentencePieceTokenizer.from_model_file(
+            path, special=SENTENCEPIECE_OF_BERT
+        )
     return tokenizer
 
 

@@ -1,7 +1,7 @@
 """Tokenizers that the `tokenizers` package runs as a tokenizer.json describes them.
 
-Of the kinds without a class of their own, as BigBird's Unigram in a folder that
-transformers 5 wrote.
+Of the kinds without a class of their own, as a Unigram with BERT's special tokens in a
+folder that transformers 5 wrote.
 """
 
 from __future__ import annotations

@@ -137,9 +137,9 @@ BYTE_LEVEL = SpecialTokens(
 )
 
 
-# BigBird, whose sentencepiece model has the special tokens of BERT as well. There is no
-# ETC with it: sentence and CPC mask follow the table above.
-BIG_BIRD = SpecialTokens(
+# Of a sentencepiece model that has the special tokens of BERT as well (Zaheer et al.
+# 2020). There is no ETC with it: sentence and CPC mask follow the table above.
+SENTENCEPIECE_OF_BERT = SpecialTokens(
     reserved=r"<(pad|s|/s|unk)>|\[(CLS|SEP|MASK)\]",
     **_OF_FAIRSEQ,
     **_OF_BERT,

@@ -185,4 +185,5 @@ EXCHANGE = exchange_of(
         values_to,
         "model.",
     ),
+    tokenizer_class="RobertaTokenizer",
 )

@@ -10,4 +10,8 @@ MLM = (
     ("cls.predictions.decoder.", "mlm.decoder."),
     ("cls.predictions.bias", "mlm.bias"),
 )
-EXCHANGE = exchange_of(BertConfig, EncoderFamily("Bert", ("bert.",), MLM))
+EXCHANGE = exchange_of(
+    BertConfig,
+    EncoderFamily("Bert", ("bert.",), MLM),
+    tokenizer_class="BertTokenizer",
+)

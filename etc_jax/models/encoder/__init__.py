@@ -1,1 +1,1 @@
-"""Flat encoders: BERT, RoBERTa, Longformer, BigBird."""
+"""What encoders of one sequence share: body, heads, names of weights."""

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, Longformer, BigBird: encoders of one sequence; masked tokens.
+"""Encoders of one sequence, and masked tokens.
 
 Their other heads are in `models.encoder.heads`.
 """
@@ -138,7 +138,7 @@ class Encoder(nn.Module):
           global_index: int `[b, g]`, where the global tokens of a Longformer stand, no
             place twice, -1 for none; None: no token is global.
           random_blocks: int `[layers, heads or 1, drawing blocks, num_random_blocks]`
-            of a BigBird, see `block_sparse.attend`; None: as its config says.
+            see `block_sparse.attend`; None: as the config says.
 
         Returns:
           `[b, n, embed_dim]` in the compute dtype.

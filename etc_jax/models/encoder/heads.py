@@ -14,7 +14,7 @@ from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.family import make_body
 
-# What BigBird takes off logits where no answer may be.
+# What Zaheer et al. 2020 take off logits where no answer may be.
 _NO_ANSWER = 1e6
 
 
@@ -94,7 +94,7 @@ class EncoderForLabels(EncoderHead, kw_only=True):
             x = encoder.pooled(x)
         else:
             sizes = ((c.embed_dim,), c.initializer_range, c.compute_dtype)
-            # [b, n, e] -> [b, e]: RoBERTa and BigBird map the first row in the head.
+            # [b, n, e] -> [b, e]: without a pooler the head maps the first row.
             x = Dense(*sizes, name="label_dense")(dropout(x[:, 0]))
             x = ACTIVATIONS[c.label_activation](x)
         # [b, e] -> [b, num_labels]

@@ -327,7 +327,9 @@ def values_to_hf(params: Mapping[str, Any], config: EncoderConfig) -> dict[str, 
     return values
 
 
-def exchange_of(config_class: type[EncoderConfig], facts: EncoderFamily) -> Exchange:
+def exchange_of(
+    config_class: type[EncoderConfig], facts: EncoderFamily, **more: Any
+) -> Exchange:
     """How the models of such configs are exchanged, by what differs in the family."""
     functions = config_from_hf, read_hf, export_hf, values_to_hf
-    return Exchange(config_class, *functions, facts=facts)
+    return Exchange(config_class, *functions, facts=facts, **more)

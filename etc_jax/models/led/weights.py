@@ -79,4 +79,5 @@ EXCHANGE = exchange_of(
         values_to,
         "led.",
     ),
+    tokenizer_class="LEDTokenizer",
 )

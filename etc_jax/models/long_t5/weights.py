@@ -47,4 +47,6 @@ EXCHANGE = exchange_of(
     ),
     refined=t5.refined,
     model_type="longt5",
+    # transformers asks such a folder to name its class.
+    tokenizer_class="T5Tokenizer",
 )

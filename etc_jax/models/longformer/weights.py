@@ -59,4 +59,5 @@ EXCHANGE = exchange_of(
         fields_from=fields_from,
         values_to=values_to,
     ),
+    tokenizer_class="RobertaTokenizer",
 )

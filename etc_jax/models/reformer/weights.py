@@ -379,5 +379,10 @@ def values_to_hf(params: Mapping[str, Any], config: ReformerConfig) -> dict[str,
 
 
 EXCHANGE = Exchange(
-    ReformerConfig, config_from_hf, read_hf, weights_to_hf, values_to_hf
+    ReformerConfig,
+    config_from_hf,
+    read_hf,
+    weights_to_hf,
+    values_to_hf,
+    tokenizer_class="ReformerTokenizer",
 )

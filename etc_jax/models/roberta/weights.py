@@ -38,6 +38,7 @@ EXCHANGE = exchange_of(
         fields_from=fields_from,
         values_to=values_to,
     ),
+    tokenizer_class="RobertaTokenizer",
 )
 
 
@@ -47,5 +48,10 @@ def _as_roberta(values: Mapping[str, Any]) -> Any:
 
 # An XLM-RoBERTa is a RoBERTa with a tokenizer of another kind, and is written as one.
 registry.register("hugging_face", "xlm-roberta")(
-    EXCHANGE._replace(config_from=_as_roberta, facts=None)
+    EXCHANGE._replace(
+        config_class=None,
+        config_from=_as_roberta,
+        tokenizer_class="XLMRobertaTokenizer",
+        facts=None,
+    )
 )

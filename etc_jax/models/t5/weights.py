@@ -215,6 +215,7 @@ EXCHANGE = exchange_of(
         counts=COUNTS,
     ),
     refined=refined,
+    tokenizer_class="T5Tokenizer",
 )
 # An mT5 is a T5 1.1 with other defaults, and is written as one.
 registry.register("hugging_face", "mt5")(

@@ -1,4 +1,4 @@
-"""Fine-tuning encoders of one sequence: BERT, RoBERTa, Longformer, BigBird."""
+"""Fine-tuning encoders of one sequence."""
 
 from __future__ import annotations
 

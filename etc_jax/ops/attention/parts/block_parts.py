@@ -1,4 +1,4 @@
-"""What the blocks of BigBird see, a step of them at a time, in parts of one softmax.
+"""What sparse blocks see, a step of them at a time, in parts of one softmax.
 
 The three blocks around a block are slices; the common blocks are the same for all; the
 blocks that were drawn are gathered.

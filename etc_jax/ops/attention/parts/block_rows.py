@@ -1,4 +1,4 @@
-"""The blocks of BigBird that do not see everything, some at a time.
+"""The sparse blocks that do not see everything, some at a time.
 
 `block_parts` gives what they see. The logits of the whole input never exist at
 once; the backward pass works them out again from the log-sum-exp.

@@ -1,4 +1,4 @@
-"""Which blocks a block of BigBird sees at random (Zaheer et al. 2020, appendix D).
+"""Which blocks a block sees at random (Zaheer et al. 2020, appendix D).
 
 The released models, of the internal form, were trained with one draw for each layer and
 head, whose generator starts from the number of the layer. The same draw is made here,
