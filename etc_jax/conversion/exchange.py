@@ -62,6 +62,16 @@ def of(config: Any) -> Exchange:
     return exchange
 
 
+def model_types(facts: type) -> list[str]:
+    """Those of families with facts of a class, but for other names of them."""
+    exchanges = {name: registry.lookup(KIND, name) for name in registry.names(KIND)}
+    return [
+        name
+        for name, exchange in exchanges.items()
+        if exchange.config_class and isinstance(exchange.facts, facts)
+    ]
+
+
 def model_type_of(config: Any) -> str:
     """What the family of a config is called in config.json."""
     return registry.name_of(KIND, of(config))

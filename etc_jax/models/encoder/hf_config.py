@@ -17,6 +17,7 @@ from etc_jax.base.rules import (
     text,
     whole,
 )
+from etc_jax.conversion import exchange
 from etc_jax.conversion.config_rules import (
     EPSILON,
     RATE,
@@ -145,14 +146,8 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderConfig:
     return config
 
 
-def _families() -> Iterator[str]:
-    for name in registry.names("hugging_face"):
-        if isinstance(registry.lookup("hugging_face", name).facts, EncoderFamily):
-            yield name
-
-
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    name, names = values.get("model_type"), list(_families())
+    name, names = values.get("model_type"), exchange.model_types(EncoderFamily)
     if problem := choice(names).problem(name):
         yield f"model_type {problem}"
         return

@@ -115,16 +115,9 @@ def config_from_hf(values: Mapping[str, Any]) -> EncoderDecoderConfig:
     return config
 
 
-def _families() -> Iterator[str]:
-    for name in registry.names("hugging_face"):
-        family = registry.lookup("hugging_face", name)
-        if isinstance(family.facts, Keys) and family.config_class:
-            yield name
-
-
 def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
     family = values.get("model_type")
-    if problem := choice(list(_families())).problem(family):
+    if problem := choice(exchange.model_types(Keys)).problem(family):
         yield f"model_type {problem}"
         return
     keys = registry.lookup("hugging_face", family).facts

@@ -52,6 +52,5 @@ registry.register("hugging_face", "xlm-roberta")(
         config_class=None,
         config_from=_as_roberta,
         tokenizer_class="XLMRobertaTokenizer",
-        facts=None,
     )
 )
