@@ -143,7 +143,7 @@ def lifted(args: argparse.Namespace) -> str:
     seed = args.seed or 0
     params, report = lift(weights, source, _fresh(config, seed), config, options)
     about = {
-        "made_from": {"lift": str(args.lift), "family": source.family},
+        "made_from": {"lift": str(args.lift), "family": native.family_of(source)},
         "options": dataclasses.asdict(options),
         "seed": seed,
         **report.as_dict(),

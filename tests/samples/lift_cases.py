@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from etc_jax.base.types import Rows
-from etc_jax.models.etc import bert_source
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.etc.body import NOTHING, EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.etc.lift import LiftOptions, lift, lifted_config
@@ -18,7 +18,7 @@ SAME = LiftOptions(
 )
 
 
-def config_for(source: bert_source.BertSizes, **changes) -> EtcConfig:
+def config_for(source: EncoderConfig, **changes) -> EtcConfig:
     """An ETC of the source's sizes without labels, every pair within its radius."""
     sizes = {
         "vocab_size": source.vocab_size,
@@ -26,7 +26,7 @@ def config_for(source: bert_source.BertSizes, **changes) -> EtcConfig:
         "num_layers": source.num_layers,
         "num_heads": source.num_heads,
         "mlp_dim": source.mlp_dim,
-        "radius": source.num_positions,
+        "radius": source.max_length,
         "max_distance": 0,
         "num_labels": None,
         "hard_g2l": False,

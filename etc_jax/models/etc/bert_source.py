@@ -1,119 +1,42 @@
 """A BERT or RoBERTa of Hugging Face as what an ETC begins with."""
 
-import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from etc_jax.base.rules import MOST, choice, shown, whole
-from etc_jax.conversion.config_rules import EPSILON, problems, raise_all
+from etc_jax.base.rules import choice
 from etc_jax.conversion.engine import TRANSPOSE, Row, compose, split_first, split_last
 from etc_jax.conversion.formats.config_file import read_hf_config
+from etc_jax.conversion.formats.native import family_of
 from etc_jax.conversion.formats.weight_files import open_weights
-from etc_jax.conversion.torch_rows import ACTIVATIONS, linear, norm
+from etc_jax.conversion.torch_rows import linear, norm
+from etc_jax.models.encoder.config import EncoderConfig
+from etc_jax.models.encoder.hf_config import config_from_hf
 from etc_jax.models.encoder.weight_names import BertWeights
 
-
-@dataclasses.dataclass(frozen=True)
-class BertSizes:
-    """Sizes and choices of a BERT or RoBERTa.
-
-    Attributes:
-      family: "bert" or "roberta".
-      vocab_size: rows of the token table.
-      embed_dim, num_layers, num_heads, mlp_dim: as in our models.
-      num_types: rows of the token-type table.
-      num_positions: rows of the position table that tokens use.
-      position_offset: row of position 0; the rows before it are RoBERTa's padding.
-      activation: a name of `layers.common.ACTIVATIONS`.
-      layer_norm_epsilon: added to variances.
-    """
-
-    family: str
-    vocab_size: int
-    embed_dim: int
-    num_layers: int
-    num_heads: int
-    mlp_dim: int
-    num_types: int
-    num_positions: int
-    position_offset: int
-    activation: str
-    layer_norm_epsilon: float
-
-
 _LIFTED = ("bert", "roberta")
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "embed_dim",
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "intermediate_size": "mlp_dim",
-    "type_vocab_size": "num_types",
-    "max_position_embeddings": "num_positions",
-}
-
-
-def config_from_hf(values: Mapping[str, Any]) -> BertSizes:
-    """Reads the dict of a `config.json`.
-
-    Raises:
-      ValueError: naming every key that is missing, or says what cannot be lifted.
-    """
-    raise_all("config of BERT or RoBERTa", _config_problems(values))
-    sizes = {ours: values[theirs] for theirs, ours in _SIZES.items()}
-    offset = 0
-    if values["model_type"] == "roberta":
-        # Positions are counted from the id of padding, which is the table's own pad.
-        offset = values["pad_token_id"] + 1
-    return BertSizes(
-        family=values["model_type"],
-        **{**sizes, "num_positions": sizes["num_positions"] - offset},
-        position_offset=offset,
-        activation=ACTIVATIONS[values["hidden_act"]],
-        layer_norm_epsilon=float(values["layer_norm_eps"]),
-    )
-
-
-_RULES = {
-    **{key: whole(1) for key in _SIZES},
-    "num_hidden_layers": whole(1, MOST),
-    "num_attention_heads": whole(1, MOST),
-    "hidden_act": choice(ACTIVATIONS),
-    "layer_norm_eps": EPSILON,
-}
-
-
-def _config_problems(values: Mapping[str, Any]) -> Iterator[str]:
-    family = values.get("model_type")
-    if problem := choice(_LIFTED).problem(family):
-        yield f"model_type {problem}"
-    rules = _RULES | ({"pad_token_id": whole()} if family == "roberta" else {})
-    # Each is needed: what is not there is None.
-    yield from problems({key: values.get(key) for key in rules}, rules)
-    for key, expected in (
-        ("position_embedding_type", "absolute"),
-        ("is_decoder", False),
-        ("add_cross_attention", False),
-    ):
-        if values.get(key, expected) != expected:
-            yield f"{key} is {shown(values[key])}; only {expected!r} has a counterpart"
 
 
 class BertCheckpoint(NamedTuple):
     """A checkpoint of Hugging Face."""
 
-    config: BertSizes
+    config: EncoderConfig
     weights: BertWeights
 
 
-def read_config(folder: str | os.PathLike) -> BertSizes:
+def read_config(folder: str | os.PathLike) -> EncoderConfig:
     """The config of a folder.
 
     Raises:
       ValueError: if there is none, or it is of another kind of model.
     """
-    return read_hf_config(folder, config_from_hf)
+    return read_hf_config(folder, _config)
+
+
+def _config(values: Mapping[str, Any]) -> EncoderConfig:
+    if problem := choice(_LIFTED).problem(values.get("model_type")):
+        raise ValueError(f"model_type {problem}")
+    return config_from_hf(values)
 
 
 def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
@@ -123,7 +46,7 @@ def open_checkpoint(folder: str | os.PathLike) -> BertCheckpoint:
       ValueError: if something is missing, damaged or of another kind of model.
     """
     config = read_config(folder)
-    return BertCheckpoint(config, BertWeights(open_weights(folder), config.family))
+    return BertCheckpoint(config, BertWeights(open_weights(folder), family_of(config)))
 
 
 def lifting_names(num_heads: int, *, scan_layers: bool, target: str) -> tuple[Row, ...]:

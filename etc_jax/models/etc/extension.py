@@ -18,7 +18,6 @@ from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.encoder import weight_names, weights as encoder
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder.extension import rows_fn
-from etc_jax.models.etc.bert_source import BertSizes
 from etc_jax.models.etc.body import EtcForPretraining
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.etc.lift import LiftOptions, lift, lifted_config
@@ -61,29 +60,17 @@ def extend(
     weights = encoder.to_common(params, config)
     name = weight_names.POSITIONS
     weights[name] = positions_of(weights[name], config, 0, asked)
-    source = _source(config, length_of(config, asked))
+    # With positions made long, which begin at the first row.
+    fields = common_fields(config) | {"max_length": length_of(config, asked)}
+    source = BertConfig(**fields)
     target = lifted_config(source, _config(config, asked), _OPTIONS)
     fresh = _fresh(target, asked.seed)
-    common = weight_names.BertWeights(weights, source.family)
+    common = weight_names.BertWeights(weights, family_of(config))
     extended, report = lift(common, source, fresh, target, _OPTIONS)
     before, after = rows_fn(config, params), _rows_fn(target, extended)
     # Only the radius limits what is seen.
     difference = largest_difference(before, after, config, target.radius)
     return Extended(extended, target, difference, tuple(report.left_over))
-
-
-def _source(config: EncoderConfig, length: int) -> BertSizes:
-    """The source with its positions made long, as a lift takes it."""
-    names = (
-        *("vocab_size", "embed_dim", "num_layers", "num_heads", "mlp_dim"),
-        *("num_types", "activation", "layer_norm_epsilon"),
-    )
-    return BertSizes(
-        family=family_of(config),
-        num_positions=length,
-        position_offset=0,
-        **{name: getattr(config, name) for name in names},
-    )
 
 
 def _config(config: EncoderConfig, asked: Extension) -> EtcConfig:

@@ -15,8 +15,9 @@ import numpy as np
 
 from etc_jax.conversion.engine import ConversionError, flatten, import_params, unflatten
 from etc_jax.models.encoder import weight_names as bert
+from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder.weight_names import BertWeights
-from etc_jax.models.etc.bert_source import BertSizes, lifting_names
+from etc_jax.models.etc.bert_source import lifting_names
 from etc_jax.models.etc.config import EtcConfig
 from etc_jax.models.etc.lift_report import LiftReport, describe_values
 
@@ -50,7 +51,7 @@ _GELUS = {"gelu", "gelu_exact"}
 
 
 def lifted_config(
-    source: BertSizes, config: EtcConfig, options: LiftOptions = PAPER
+    source: EncoderConfig, config: EtcConfig, options: LiftOptions = PAPER
 ) -> EtcConfig:
     """The config of the ETC that a lift makes: `config` as the options change it.
 
@@ -65,14 +66,14 @@ def lifted_config(
     if options.epsilon == "source":
         changes["layer_norm_epsilon"] = source.layer_norm_epsilon
     if options.positions == "copy" and not config.max_positions:
-        changes["max_positions"] = source.num_positions
+        changes["max_positions"] = source.max_length
     config = dataclasses.replace(config, **changes)
     if problems := list(_misfits(source, config, options)):
         raise ConversionError(problems)
     return config
 
 
-def _misfits(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
+def _misfits(source: EncoderConfig, config: EtcConfig, options) -> Iterator[str]:
     for field in _EQUAL:
         got, expected = getattr(config, field), getattr(source, field)
         if got != expected:
@@ -91,7 +92,7 @@ def _misfits(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
         yield "model.pre_norm is True; the source has its norms after each block"
     for field, least in (
         ("vocab_size", source.vocab_size),
-        ("max_positions", source.num_positions * (options.positions == "copy")),
+        ("max_positions", source.max_length * (options.positions == "copy")),
         ("num_types", source.num_types * (options.types == "copy")),
     ):
         if getattr(config, field) < least:
@@ -128,7 +129,7 @@ class _Table(NamedTuple):
 
 def lift(
     weights: BertWeights,
-    source: BertSizes,
+    source: EncoderConfig,
     fresh: Mapping[str, Any],
     config: EtcConfig,
     options: LiftOptions = PAPER,
@@ -210,7 +211,7 @@ def _tables(source, config, options, target) -> Iterator[_Table]:
         path = f"{embeddings}segment_embedder/embedding"
         yield _Table(path, bert.TYPES, types, types if copy else types * 0)
     if options.positions == "copy":
-        rows = np.arange(source.num_positions)
+        rows = np.arange(source.max_length)
         for side in ("long", "global"):
             path = f"{embeddings}{side}_position_embedder/embedding"
             theirs = rows + source.position_offset
@@ -269,7 +270,7 @@ def _check_head(weights: BertWeights) -> None:
             )
 
 
-def _check_tables(weights: BertWeights, source: BertSizes) -> None:
+def _check_tables(weights: BertWeights, source: EncoderConfig) -> None:
     """Refuses tables that are missing or not as large as the source's config says.
 
     Raises:
@@ -279,7 +280,7 @@ def _check_tables(weights: BertWeights, source: BertSizes) -> None:
     for name, rows in (
         (bert.TOKENS, source.vocab_size),
         (bert.TYPES, source.num_types),
-        (bert.POSITIONS, source.num_positions + source.position_offset),
+        (bert.POSITIONS, source.num_positions),
     ):
         expected = (rows, source.embed_dim)
         got = weights[name].shape if name in weights else None
@@ -329,7 +330,7 @@ def _left_over(weights: BertWeights, tables, *, with_head: bool) -> dict[str, st
     return out
 
 
-def _choices(source: BertSizes, config: EtcConfig, options) -> Iterator[str]:
+def _choices(source: EncoderConfig, config: EtcConfig, options) -> Iterator[str]:
     if options == PAPER:
         yield "the lift of the ETC paper (section 3.6, appendix D)"
     for field in ("activation", "layer_norm_epsilon"):

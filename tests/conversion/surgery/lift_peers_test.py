@@ -22,7 +22,7 @@ def lifted_alike(source, weights, **changes):
     options = LiftOptions(
         positions="copy",
         # RoBERTa's single type is that of every token.
-        types="copy" if source.family == "bert" else "first",
+        types="copy" if source.num_types > 1 else "first",
         activation="source",
         epsilon="source",
     )

@@ -20,12 +20,12 @@ from etc_jax.base.types import Rows
 from etc_jax.conversion.engine import ConversionError, flatten
 from etc_jax.layers.stack import stack_layers
 from etc_jax.models.encoder import weight_names as bert
-from etc_jax.models.etc import bert_source
+from etc_jax.models.encoder.hf_config import config_from_hf
 from etc_jax.models.etc.lift import PAPER, LiftOptions, lift, lifted_config
 from etc_jax.models.etc.lift_report import describe_values
 
 ARRAYS = reference.random_arrays(reference.CONFIG)
-SOURCE = bert_source.config_from_hf(reference.CONFIG)
+SOURCE = config_from_hf(reference.CONFIG)
 BATCH, N, G = 2, 11, 4
 
 # Compiling is what costs time here, and the dense form compiles quickest.
@@ -86,7 +86,7 @@ def test_global_and_long_tokens_together_are_one_bert(variant):
 
 def test_roberta_lifted_computes_what_roberta_does():
     arrays = reference.random_arrays(reference.ROBERTA)
-    source = bert_source.config_from_hf(reference.ROBERTA)
+    source = config_from_hf(reference.ROBERTA)
     # Its single type is that of every token, where long ones have type 1 here.
     options = dataclasses.replace(SAME, types="first")
     config, params, report = lifted(source, weights_of(arrays, "roberta"), options)
