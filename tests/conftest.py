@@ -24,7 +24,7 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import tiers  # noqa: E402
-from compiled_anew import compiled_anew  # noqa: E402
+from compiled_anew import compiled_anew, those_of_one_device_kept  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
@@ -47,11 +47,12 @@ gc.set_threshold(100_000, 20, 20)
 def caches_of_the_user(tmp_path_factory):
     """No test, nor a process that it starts, looks at the user's own.
 
-    All workers and later runs share what they compile, in a folder of the tests.
+    All workers and later runs share what they compile for one device, in a folder of
+    the tests.
     """
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv(compile_cache.VARIABLE, str(compile_cache.root() / "tests"))
-        stack.enter_context(compile_cache.use(None))
+        stack.enter_context(those_of_one_device_kept())
         patch.setenv(compile_cache.VARIABLE, str(tmp_path_factory.mktemp("caches")))
         yield
 

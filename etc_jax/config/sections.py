@@ -329,7 +329,7 @@ class TrainConfig:
       compile_cache_dir: XLA's persistent cache, which is code that runs as you; None:
         `compiled` in $ETC_JAX_CACHE_DIR, by default ~/.cache/etc_jax, which you alone
         can write to. Of several machines, one that all share: the first process alone
-        writes.
+        writes. Not used with several CPU devices.
       check_batches: batches that are looked at before anything is compiled.
       tensorboard: also write the metrics for TensorBoard (extra `tensorboard`).
       wandb_project: also log the metrics to this project of Weights & Biases (extra

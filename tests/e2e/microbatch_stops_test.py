@@ -9,7 +9,7 @@ from main_path import (  # noqa: F401
     small_config,
 )
 from toy_job import digest
-from training_runs import stop_after, timeless
+from training_runs import compiled_once, stop_after, timeless
 
 from etc_jax.base import registry
 from etc_jax.training import errors
@@ -48,7 +48,14 @@ def test_the_stops_have_an_epochs_edge_among_them(config, tmp_path):
     assert any(abs(stop - per_epoch) < 1 for stop in STOPS), per_epoch
 
 
-def test_stops_of_microbatches_change_no_bit(config, tmp_path):
+@pytest.fixture
+def programs():
+    """Real processes, each with programs of its own, are in `two_processes_test`."""
+    with compiled_once():
+        yield
+
+
+def test_stops_of_microbatches_change_no_bit(config, programs, tmp_path):
     with noted_batches() as expected:
         whole = train_and_evaluate(config, tmp_path / "whole")
     # Read before the next run: of two programs that are on their way over the same

@@ -34,25 +34,52 @@ def use(chosen: str | os.PathLike | None) -> Iterator[None]:
     """Keeps compiled programs, unless a cache is set for the process already.
 
     A folder that cannot be used costs time alone, so it is named in the log and the
-    run goes on without. The setting of the process is put back.
+    run goes on without; so do programs for several CPU devices, which deadlock when
+    they are read back. The setting of the process is put back.
 
     Args:
       chosen: a folder that the user names and answers for; None: the user's own.
     """
     if jax.config.jax_compilation_cache_dir is not None:
         yield
-        return
-    folder = _user_folder() if chosen is None else _named(os.fspath(chosen))
-    if folder is None:
+    elif _deadlocks_when_read_back():
+        _LOG.log(
+            logging.INFO if chosen is None else logging.WARNING,
+            "compiled programs are not kept: for several CPU devices (here %d), XLA "
+            "loses the order of their collectives",
+            len(jax.devices()),
+        )
         yield
-        return
+    else:
+        with keep_in(user_folder() if chosen is None else _named(os.fspath(chosen))):
+            yield
+
+
+@contextlib.contextmanager
+def keep_in(folder: str | None) -> Iterator[None]:
+    """Keeps compiled programs in a folder, and none where that is None."""
+    before = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", folder)
     compilation_cache.reset_cache()  # a cache that is in use ignores the new folder
     try:
         yield
     finally:
-        jax.config.update("jax_compilation_cache_dir", None)
+        jax.config.update("jax_compilation_cache_dir", before)
         compilation_cache.reset_cache()
+
+
+def _deadlocks_when_read_back() -> bool:
+    """Whether a program that was kept may wait for ever.
+
+    The collectives of a program run in one order on all devices because they use one
+    resource. XLA's CPU programs are saved without it: when one is read back, the
+    collectives in the body of a loop share another resource than those outside, and no
+    order is left between a loop and a collective that needs nothing of it. Devices then
+    run the two as their threads come, and one that waits in the first for a device that
+    waits in the second waits for ever (jaxlib 0.10.2; TF_CPP_MIN_LOG_LEVEL=0
+    TF_CPP_VMODULE=thunk_executor=6 shows what each step of a program depends on).
+    """
+    return jax.default_backend() == "cpu" and len(jax.devices()) > 1
 
 
 def root() -> pathlib.Path:
@@ -69,7 +96,8 @@ def root() -> pathlib.Path:
     return (base or pathlib.Path.home() / ".cache") / "etc_jax"
 
 
-def _user_folder() -> str | None:
+def user_folder() -> str | None:
+    """Where the user's programs for this processor lie; None if that is not safe."""
     try:
         top = root()
         top.parent.mkdir(parents=True, exist_ok=True)

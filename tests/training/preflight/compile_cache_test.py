@@ -10,7 +10,7 @@ import pytest
 
 from etc_jax.training.preflight import compile_cache
 
-pytestmark = pytest.mark.usefixtures("compiled_anew")
+pytestmark = pytest.mark.usefixtures("compiled_anew", "one_device")
 
 
 @pytest.fixture
@@ -138,3 +138,19 @@ def test_the_oldest_entries_go_when_there_are_too_many(top, monkeypatch):
     monkeypatch.setattr(compile_cache, "MOST_BYTES", 250)
     used()
     assert sorted(path.name for path in folder.iterdir()) == ["b", "c"]
+
+
+@pytest.mark.parametrize("chosen, level", [(None, "INFO"), ("mine", "WARNING")])
+def test_programs_of_several_cpus_are_not_kept(
+    top, tmp_path, monkeypatch, caplog, chosen, level
+):
+    """Read back, they may wait for ever; see `_deadlocks_when_read_back`."""
+    cpus = [*jax.devices(), *jax.devices()]
+    monkeypatch.setattr(jax, "devices", lambda: cpus)
+    with caplog.at_level(logging.INFO):
+        assert used(chosen and tmp_path / chosen) is None
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert "not kept: for several CPU devices (here 2)" in record.message
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert used(chosen and tmp_path / chosen) is not None

@@ -21,7 +21,7 @@ def told(tmp_path, monkeypatch, caplog):
     def told(secs, *program, cache=tmp_path / "cache"):
         caplog.clear()
         times = iter([10.0, 10.0 + secs])
-        with compile_cache.use(cache), monkeypatch.context() as patch:
+        with compile_cache.keep_in(str(cache)), monkeypatch.context() as patch:
             patch.setattr(compiling.time, "perf_counter", lambda: next(times))
             with compiling.announced("the step", *program):
                 assert "compiling" in caplog.messages[-1]  # before the silence
@@ -53,7 +53,10 @@ def test_other_devices_or_versions_have_times_of_their_own(told, monkeypatch):
 
 
 def test_what_fails_has_no_time(told, tmp_path, caplog):
-    with pytest.raises(ZeroDivisionError), compile_cache.use(tmp_path / "cache"):
+    with (
+        pytest.raises(ZeroDivisionError),
+        compile_cache.keep_in(str(tmp_path / "cache")),
+    ):
         with compiling.announced("the step", "a"):
             raise ZeroDivisionError
     assert caplog.messages == ["compiling the step ..."]
