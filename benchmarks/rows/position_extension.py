@@ -4,7 +4,7 @@
     python -m benchmarks position_extension --paths=books.txt --source=bytes
 
 Trains a small RoBERTa on masked tokens of a text at 128 positions and extends it to a
-Longformer of eight times as many (`etc-jax convert extend`), whose rows are trained on:
+Longformer of eight times as many (`etc-jax extend`), whose rows are trained on:
 
   copy  the learnt positions again and again
   new   random positions after the learnt ones

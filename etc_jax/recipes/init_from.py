@@ -252,7 +252,7 @@ def _check_use(start: _Start, source: str, target: str) -> None:
     hint = "name another folder, or a config or variant of that family"
     if target in targets_of(source_cls):
         hint = (
-            f"make an {target} of it with `etc-jax convert extend "
+            f"make an {target} of it with `etc-jax extend "
             f"--from={start.folder} --to={target} --out=FOLDER`, or {hint}"
         )
     raise ValueError(

@@ -1,4 +1,4 @@
-"""`etc-jax convert extend`, of folders of Hugging Face and of this project."""
+"""`etc-jax extend`, of folders of Hugging Face and of this project."""
 
 import json
 

@@ -123,7 +123,7 @@ def test_a_model_that_reads_something_else_is_told_with_the_command(tmp_path):
         completed(tmp_path / "bert")
     config = config_lib.default_config("etc").to_dict()
     config["checkpoint"]["init_from"] = str(tmp_path / "bert")
-    command = f"convert extend --from={tmp_path / 'bert'} --to=etc --out=FOLDER"
+    command = f"etc-jax extend --from={tmp_path / 'bert'} --to=etc --out=FOLDER"
     with pytest.raises(UserError, match=command):
         init_from.completed(config)
 

@@ -20,7 +20,7 @@ steps, in one of two recipes of its authors:
 
 Variants that go with both:
 
-    new_positions    a RoBERTa of 512 positions that `etc-jax convert extend` made long
+    new_positions    a RoBERTa of 512 positions that `etc-jax extend` made long
                      learns its new positions alone: the row "train extra position
                      embed. only" of the paper's table on masked tokens (not checked
                      against the code). All else is frozen and takes no memory of the
