@@ -1,6 +1,6 @@
 """Official ETC fine-tuning checkpoints: the names of the heads' variables.
 
-They stand at the root of a checkpoint, beside the encoder (`etc_official`); kernels
+They stand at the root of a checkpoint, beside the encoder (`official`); kernels
 are kept transposed there.
 """
 

@@ -229,7 +229,7 @@ def import_official(
       config: the model's, as `config_from_official` gives it.
       abstract: the model's parameters, from `jax.eval_shape`.
       target: where the encoder stands in them, as "encoder/".
-      head: rows of a head that is beside it; see `etc_heads.TASKS`.
+      head: rows of a head that is beside it; see `head_weights.TASKS`.
       allow_missing: regexes of paths that need no source, as heads of our own.
 
     Raises:

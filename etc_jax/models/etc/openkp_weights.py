@@ -1,6 +1,6 @@
 """Official OpenKP checkpoints: the names of the variables beside the encoder's.
 
-They stand at the root of a checkpoint, as those of `etc_heads` do.
+They stand at the root of a checkpoint, as those of `head_weights` do.
 """
 
 import dataclasses
