@@ -91,6 +91,9 @@ def _added_up(
       pinned: puts arrays as those of `fn` into a layout.
     """
 
+    # One trace of the model for its shapes and for the loop.
+    fn = jax.jit(fn, inline=True)
+
     def add(total, one):
         return jax.tree.map(jnp.add, total, pinned(fn(one))), None
 

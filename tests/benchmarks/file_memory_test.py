@@ -104,7 +104,7 @@ def test_how_far_a_prediction_is_are_its_lines(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "megabytes", "more"),
-    [("hotpotqa", 40, ()), ("natural_questions", 480, ("--gzip",))],
+    [("hotpotqa", 40, ()), ("natural_questions", 240, ("--gzip",))],
     ids=["an array", "packed lines"],
 )
 def test_memory_of_preparing_does_not_grow_with_the_file(
@@ -118,7 +118,7 @@ def test_memory_of_preparing_does_not_grow_with_the_file(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("task", "megabytes"), [("hotpotqa", 2), ("natural_questions", 300)]
+    ("task", "megabytes"), [("hotpotqa", 2), ("natural_questions", 240)]
 )
 @pytest.mark.parametrize(("command", "processes"), [("evaluate", 3), ("predict", 1)])
 def test_memory_of_answering_does_not_grow_with_the_file(
