@@ -1,7 +1,9 @@
 """A step of this library beside the same step of others: time, memory, floors.
 
-All sides have the same weights and inputs, float32, and the same CPU and number of
-threads. They run in turn in one process; memory is measured in a process for each. A
+All sides have the same weights and inputs, float32, and the same GPU, or the same CPU
+and number of threads. They run in turn in one process; memory is measured in a process
+for each. Where sizes have a dtype and it is bfloat16, parameters stay float32, and
+products are of bfloat16: by `dtype` of this library's models, by autocast in PyTorch. A
 benchmark is a `Peers`, called `PEERS`, and its `main`.
 """
 
@@ -10,7 +12,7 @@ import dataclasses
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +24,9 @@ from benchmarks.kit.harness import Floor, Side, WrongSideError
 from etc_jax.conversion import hugging_face
 
 REFERENCE = "etc_jax"
+# Of `harness.scaled_error`, for losses and scores: means over many tokens, which hide
+# most of the rounding. Gradients have bounds of their own.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 1e-2}
 # {part of the work: its sides}, and more metrics for the file.
 Parts = tuple[dict[str, list[Side]], dict[str, Any]]
 
@@ -33,15 +38,16 @@ class Peers:
     Attributes:
       module: name of the benchmark's module.
       text: its docstring, the help of the command.
-      sizes: dataclass of one measurement; fields that have a default are options.
+      sizes: dataclass of one measurement; numbers that have a default are options, and
+        so is a `dtype`.
       sides: {name: sizes -> what `memory.measure` measures}; `REFERENCE` first.
       parts_fn: sizes -> what is timed. Raises WrongSideError before it is.
       what: sizes in words.
-      faster: (sizes, part, peer) -> how many times as fast, at least; None: no floor.
+      faster: (sizes, part, peer) -> how many times as fast on a CPU, at least; None:
+        no floor.
       axes: {option: (its type, default)} of the fields without a default, in their
         order: one measurement for each combination of their values.
-      smaller: share of each peer's memory, at most.
-      tolerance: see `harness.compare`.
+      smaller: share of each peer's memory on a CPU, at most.
       rounds: timed runs, by default.
     """
 
@@ -54,7 +60,6 @@ class Peers:
     faster: Callable[[Any, str, str], float | None]
     axes: Mapping[str, tuple[Callable, Any]] = dataclasses.field(default_factory=dict)
     smaller: float = 0.7
-    tolerance: float = 1e-4
     rounds: int = 3
 
     def times(self, sizes: Any, **options: Any) -> tuple[dict[str, Any], list[Floor]]:
@@ -71,7 +76,7 @@ class Peers:
                 f"{self.what(sizes)}, {part}",
                 sides,
                 reference=REFERENCE,
-                tolerance=self.tolerance,
+                tolerance=TOLERANCES[getattr(sizes, "dtype", "float32")],
                 **options,
             )
             rows[part] = report.timing_rows(timings)
@@ -124,8 +129,10 @@ class Peers:
         if args.rounds:
             times, floors = self.times(sizes, rounds=args.rounds)
             metrics |= times
-        metrics["memory"], more = self.peaks(sizes, timed=not args.rounds)
-        return metrics, [*floors, *more]
+        if args.memory:
+            metrics["memory"], more = self.peaks(sizes, timed=not args.rounds)
+            floors += more
+        return metrics, floors if args.platform == "cpu" else []
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Runs the benchmark; returns the exit code, see `report.run_quiet`.
@@ -139,20 +146,39 @@ class Peers:
         report.add_numbers(options, numbers)
         for axis, (kind, default) in self.axes.items():
             options.add_argument(f"--{axis}", type=kind, default=default)
+        options.add_argument(
+            "--memory", action=argparse.BooleanOptionalAction, default=True
+        )
+        has_dtype = "dtype" in {field.name for field in dataclasses.fields(self.sizes)}
+        add_precision(options, TOLERANCES if has_dtype else ("float32",))
         args = options.parse_args(argv)
         common, axes = report.chosen(args, numbers), report.chosen(args, self.axes)
+        common |= {"dtype": args.dtype} if has_dtype else {}
         at = [self.sizes(*x, **common) for x in itertools.product(*axes.values())]
-        machine.use("cpu")
+        use(args)
 
         def work():
-            calibration = memory.calibration_error()
-            return report.gathered(
-                (self.measure(args, sizes) for sizes in at),
-                reference=REFERENCE,
-                memory_calibration_error=calibration,
-            )
+            more = {"reference": REFERENCE}
+            if args.memory:
+                more["memory_calibration_error"] = memory.calibration_error()
+            return report.gathered((self.measure(args, x) for x in at), **more)
 
-        return report.run_quiet(options, args, work, shapes={**common, **axes})
+        shapes = {**common, **axes}
+        return report.run_quiet(options, args, work, shapes=shapes, dtype=args.dtype)
+
+
+def add_precision(
+    options: argparse.ArgumentParser, dtypes: Iterable[str] = TOLERANCES
+) -> None:
+    """Flags that say where all sides compute, and in what."""
+    add = options.add_argument
+    add("--platform", choices=("cpu", "cuda"), default="cpu", help="of jax")
+    add("--dtype", choices=tuple(dtypes), default="float32")
+
+
+def use(args: argparse.Namespace) -> None:
+    """Has this process compute as `add_precision` says, and others that it starts."""
+    machine.use(args.platform, "highest" if args.dtype == "float32" else None)
 
 
 # --- models in transformers -----------------------------------------------------------
@@ -170,8 +196,20 @@ def start_torch() -> None:
     torch.set_num_threads(machine.num_threads())
 
 
+def device() -> str:
+    """Where JAX computes, as PyTorch calls it."""
+    return "cuda" if jax.default_backend() == "gpu" else "cpu"
+
+
+def autocast(dtype: str) -> Any:
+    """A context in which PyTorch computes in this dtype with float32 parameters."""
+    import torch
+
+    return torch.autocast(device(), torch.bfloat16, enabled=dtype == "bfloat16")
+
+
 def load(params: Any, config: Any) -> Any:
-    """The model in PyTorch, by the class that its folder names.
+    """The model in PyTorch, by the class that its folder names, on `device()`.
 
     Args:
       params: of this library.
@@ -184,7 +222,7 @@ def load(params: Any, config: Any) -> Any:
         hugging_face.save(folder, params, config)
         theirs = transformers.AutoConfig.from_pretrained(folder)
         kind = getattr(transformers, theirs.architectures[0])
-        return kind.from_pretrained(folder)
+        return kind.from_pretrained(folder).to(device())
 
 
 def global_mask(config: Any, tokens: Any) -> dict[str, Any]:
@@ -226,25 +264,28 @@ class TransformersStep:
     """Loss and gradients of transformers, in training mode.
 
     Args:
-      model: with weights.
-      **inputs: of the model, with `labels`.
+      model: with weights, on `device()`.
+      dtype: see `autocast`.
+      **inputs: tensors, of the model, with `labels`.
     """
 
-    def __init__(self, model: Any, **inputs: Any):
-        self._model, self._inputs = model.train(), {**inputs, "use_cache": False}
+    def __init__(self, model: Any, dtype: str = "float32", **inputs: Any):
+        self._model, self._dtype = model.train(), dtype
+        self._inputs = {name: x.to(device()) for name, x in inputs.items()}
 
     def run(self) -> tuple[float, None]:
         """(nats a token, nothing); gradients are left on the parameters."""
         self._model.zero_grad(set_to_none=True)
-        loss = self._model(**self._inputs).loss
+        with autocast(self._dtype):
+            loss = self._model(**self._inputs, use_cache=False).loss
         loss.backward()
         return loss.item(), None
 
     def gradients(self, result: tuple[float, None]) -> dict[str, np.ndarray]:
         """Of the last run, by name; without parameters that have none."""
         del result
-        parameters = self._model.named_parameters()
-        return {name: p.grad.numpy() for name, p in parameters if p.grad is not None}
+        gradients = {name: p.grad for name, p in self._model.named_parameters()}
+        return {k: x.cpu().numpy() for k, x in gradients.items() if x is not None}
 
 
 def distance(got: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray]) -> float:

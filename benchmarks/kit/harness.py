@@ -16,6 +16,9 @@ BOOTSTRAP_SAMPLES = 2000
 CONFIDENCE = 0.95
 # Lets the thread pool of the side before go to sleep, so that it steals no time.
 PAUSE_SECS = 0.05
+# Of the dtype that a side computes in. Sums of rounded numbers are far off in all
+# libraries; the tables show by how much.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
 
 
 class WrongSideError(ValueError):

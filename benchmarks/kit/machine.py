@@ -26,17 +26,24 @@ class BusyMachineError(RuntimeError):
     """Something else uses the machine, so times would mean little."""
 
 
-def use(platform: str) -> None:
+def use(platform: str, precision: str | None = None) -> None:
     """Has JAX compute there, in this process, where it has not begun, and in others.
 
     Args:
       platform: cpu, cuda or tpu.
+      precision: of products, "highest" for all bits of float32; None: JAX's default,
+        which on GPUs and TPUs has fewer.
     """
     import jax
 
-    os.environ["JAX_PLATFORMS"] = platform
-    # JAX, which is imported by now, has read that before.
-    jax.config.update("jax_platforms", platform)
+    options = {"jax_platforms": platform, "jax_default_matmul_precision": precision}
+    for name, value in options.items():
+        if value is not None:
+            os.environ[name.upper()] = value
+            # JAX, which is imported by now, has read that before.
+            jax.config.update(name, value)
+    # A GPU's memory is for PyTorch as well.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 
 
 def num_threads() -> int:

@@ -9,12 +9,13 @@ of the built-in text; as many are of 64 to 128 tokens as of 2,048 to 4,096, and 
 ones than the model reads are cut. Both libraries begin with the texts, take documents
 of about one length together, as many at once, and end with the mean of each document's
 hidden states; the first token of a Longformer is global. transformers has the attention
-that it chooses itself ("sdpa" for BERT). Vectors are compared in every round.
+that it chooses itself ("sdpa" for BERT). Vectors are compared in every round. With
+--platform=cuda --dtype=bfloat16 both compute in bfloat16 with float32 parameters.
 
 This library compiles its programs in the first call. It is timed as well, and the
 floors hold for it too: that is the first call against the other side's median, which
 compiles nothing. Sides run in turn in one process, --rounds times. A busy machine is
-refused (exit code 3); exit code 1 if a floor fails.
+refused (exit code 3); exit code 1 if a floor fails, which a CPU alone has.
 """
 
 import argparse
@@ -28,14 +29,13 @@ from typing import Any
 import numpy as np
 
 import etc_jax
-from benchmarks.kit import beside, harness, machine, report
-from benchmarks.kit.harness import Floor, Side
+from benchmarks.kit import beside, harness, report
+from benchmarks.kit.harness import TOLERANCES, Floor, Side
 from etc_jax.data.text.corpus import built_in_corpus
 from etc_jax.loading.model import LoadedModel
 
 # How many times as fast as transformers, by family.
 FASTER = {"bert": 1.0, "longformer": 1.5}
-TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,16 +87,19 @@ class TransformersEncoder:
       folder: of the model.
       max_length: tokens of a document, at most.
       batch_size: documents of a batch.
+      dtype: see `beside.autocast`.
     """
 
-    def __init__(self, folder: str, max_length: int, batch_size: int):
+    def __init__(self, folder: str, max_length: int, batch_size: int, dtype: str):
         beside.start_torch()
         import transformers
 
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        self._model = transformers.AutoModel.from_pretrained(folder).eval()
+        model = transformers.AutoModel.from_pretrained(folder).eval()
+        self._model = model.to(beside.device())
         self._max_length = max_length
         self._batch_size = batch_size
+        self._dtype = dtype
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """float32 `[texts, embed_dim]`."""
@@ -111,16 +114,17 @@ class TransformersEncoder:
             places = order[start : start + self._batch_size]
             batch = self._tokenizer.pad(
                 {"input_ids": [ids[i] for i in places]}, return_tensors="pt"
-            )
+            ).to(beside.device())
             mask = batch["attention_mask"]
             more = {}
             if self._model.config.model_type == "longformer":
                 more["global_attention_mask"] = torch.zeros_like(mask)
                 more["global_attention_mask"][:, 0] = 1
             with torch.inference_mode():
-                states = self._model(batch["input_ids"], mask, **more)[0]
+                with beside.autocast(self._dtype):
+                    states = self._model(batch["input_ids"], mask, **more)[0].float()
                 weights = mask[..., None].to(states.dtype)
-                found[places] = (states * weights).sum(1) / weights.sum(1)
+                found[places] = ((states * weights).sum(1) / weights.sum(1)).cpu()
         return found
 
 
@@ -140,9 +144,11 @@ def measure(
       ValueError: if there is no round.
     """
     model = etc_jax.load(folder)
+    config = dataclasses.replace(model.config, dtype=args.dtype)
+    model = dataclasses.replace(model, config=config)
     texts = texts_of(model, sizes)
     lengths = [len(one.ids) for one in model.inputs_of(texts)]
-    peer = TransformersEncoder(folder, model.max_length, sizes.batch_size)
+    peer = TransformersEncoder(folder, model.max_length, sizes.batch_size, args.dtype)
     options = {"pooling": "mean", "normalize": False, "batch_size": sizes.batch_size}
     own = functools.partial(model.encode, texts, **options)
     if args.rounds < 1:
@@ -157,7 +163,7 @@ def measure(
         secs["transformers"].append(taken)
         got, want = (functools.partial(dict, vectors=x) for x in (vectors, want))
         side = Side("etc_jax", got, dict, want)
-        error = max(error, harness.check(side, tolerance=TOLERANCE))
+        error = max(error, harness.check(side, tolerance=TOLERANCES[args.dtype]))
     medians = {name: float(np.median(x)) for name, x in secs.items()}
     what = (
         f"{model.family} of {model.config.num_layers} layers of "
@@ -186,7 +192,7 @@ def measure(
         "seconds": secs,
         "error": error,
     }
-    return metrics, floors
+    return metrics, floors if args.platform == "cpu" else []
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -200,8 +206,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         required=True,
         help="folders of transformers, such as bert,longformer",
     )
+    beside.add_precision(options)
     args = options.parse_args(argv)
     sizes = EncodeSizes(**report.chosen(args, numbers))
-    machine.use("cpu")
+    beside.use(args)
     found = (measure(args, sizes, folder) for folder in args.models)
-    return report.run_quiet(options, args, lambda: report.gathered(found))
+    return report.run_quiet(
+        options, args, lambda: report.gathered(found), dtype=args.dtype
+    )

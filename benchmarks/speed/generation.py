@@ -2,16 +2,21 @@
 
     python -m benchmarks generation --out=generation.json
     python -m benchmarks generation --models=led_base --lengths=16384
+    python -m benchmarks generation --platform=cuda --dtype=bfloat16
 
 Texts for a batch of inputs by beam search; no text ends before the last token. "In all"
 reads the inputs and writes; "decoding" is given what the encoder makes of them. The
-first token is global for LED. The scores of all texts are compared first. Where a call
+first token is global for LED. The scores of all texts are compared first: in float32
+with those of the other library; in bfloat16, where rounding decides which of two texts
+is written, with what this library's model in float32 says of the text. Where a call
 takes minutes, --rounds=0 times one "in all" in the process that measures memory, and
-compares nothing. A busy machine is refused (exit code 3); exit code 1 if a floor fails.
+compares nothing. A busy machine is refused (exit code 3); exit code 1 if a floor fails,
+which a CPU alone has.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,11 +26,12 @@ import numpy as np
 from benchmarks.kit import beside, report
 from benchmarks.kit.beside import Peers
 from benchmarks.kit.harness import Side, WrongSideError
-from benchmarks.speed.seq2seq_step import random_weights, with_layers
+from benchmarks.speed.seq2seq_step import losses, random_weights, with_layers
 from etc_jax.base import registry
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
+from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 from etc_jax.models.family import sizes as model_sizes
 
@@ -50,6 +56,7 @@ class GenerationSizes:
       max_tokens: of each text.
       num_layers: of each side; 0: those of the model.
       seed: of weights and tokens.
+      dtype: see `kit.beside`.
     """
 
     model: str
@@ -59,6 +66,7 @@ class GenerationSizes:
     max_tokens: int = 64
     num_layers: int = 0
     seed: int = 0
+    dtype: str = "float32"
 
     def __post_init__(self):
         if not self.length:
@@ -67,7 +75,8 @@ class GenerationSizes:
     @property
     def config(self) -> EncoderDecoderConfig:
         """The model."""
-        return with_layers(model_sizes()[self.model], self.num_layers)
+        config = with_layers(model_sizes()[self.model], self.num_layers)
+        return dataclasses.replace(config, dtype=self.dtype)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -142,7 +151,8 @@ class TransformersWriter:
         config = sizes.config
         params = random_weights(config, sizes.seed)
         self._model = beside.load(params, config).eval()
-        self._tokens = torch.from_numpy(sizes.tokens).long()
+        self._dtype = sizes.dtype
+        self._tokens = torch.from_numpy(sizes.tokens).long().to(beside.device())
         self._mask = torch.ones_like(self._tokens)
         self._globals = beside.global_mask(config, self._tokens)
         self._options = {
@@ -158,10 +168,16 @@ class TransformersWriter:
         """What the decoder reads, a tensor."""
         import torch
 
-        with torch.no_grad():
+        with torch.no_grad(), beside.autocast(self._dtype):
             encoder = self._model.get_encoder()
             found = encoder(self._tokens, attention_mask=self._mask, **self._globals)
         return found.last_hidden_state
+
+    def _write(self, **inputs: Any) -> Any:
+        with beside.autocast(self._dtype):
+            return self._model.generate(
+                attention_mask=self._mask, **inputs, **self._options
+            )
 
     def decode(self, memory: Any) -> Any:
         """The texts."""
@@ -169,30 +185,46 @@ class TransformersWriter:
 
         # `generate` puts one row for each beam into what it is given.
         outputs = BaseModelOutput(last_hidden_state=memory)
-        return self._model.generate(
-            encoder_outputs=outputs, attention_mask=self._mask, **self._options
-        )
+        return self._write(encoder_outputs=outputs).cpu()
 
-    def run(self, **more: Any) -> Any:
+    def run(self) -> Any:
         """The texts, from the inputs."""
-        return self._model.generate(
-            self._tokens,
-            attention_mask=self._mask,
-            **self._globals,
-            **self._options,
-            **more,
-        )
+        return self._write(inputs=self._tokens, **self._globals).cpu()
 
     def scores(self, found: Any) -> np.ndarray:
         """float32 `[batch_size]`, of the texts of `run`, which are written again."""
-        again = self.run(return_dict_in_generate=True, output_scores=True)
-        if not np.array_equal(again.sequences, found):
+        more = {"return_dict_in_generate": True, "output_scores": True}
+        again = self._write(inputs=self._tokens, **self._globals, **more)
+        if not np.array_equal(again.sequences.cpu(), found):
             raise WrongSideError("transformers: another text the second time")
-        return again.sequences_scores.numpy()
+        return again.sequences_scores.cpu().numpy()
 
     def ids(self, found: Any) -> np.ndarray:
         """int `[batch_size, max_tokens]`, of texts."""
         return found[:, 1:].numpy()
+
+
+def likelihood(sizes: GenerationSizes, ids: np.ndarray) -> np.ndarray:
+    """What a model in float32 says of texts that a search wrote.
+
+    Args:
+      sizes: of what was written.
+      ids: int `[batch_size, max_tokens]`.
+
+    Returns:
+      float32 `[batch_size]`: log probability of the tokens that nothing forced, as a
+      share of all tokens, as searches score texts.
+    """
+    config = dataclasses.replace(sizes.config, dtype="float32")
+    params = random_weights(config, sizes.seed)
+    with jax.default_matmul_precision("highest"):
+        nats = jax.jit(functools.partial(losses, EncoderDecoder(config)))(
+            params, sizes.tokens, ids
+        )
+    free = np.ones(sizes.max_tokens)
+    free[0] = config.forced_bos_id is None
+    free[-1] = config.forced_eos_id is None
+    return -np.mean(np.asarray(nats) * free[None], axis=1)
 
 
 _KINDS = {"etc_jax": JaxWriter, "transformers": TransformersWriter}
@@ -201,15 +233,26 @@ _KINDS = {"etc_jax": JaxWriter, "transformers": TransformersWriter}
 def parts(sizes: GenerationSizes) -> beside.Parts:
     """Sides that read and write, and sides that only write.
 
-    The scores of the two libraries are compared, and what a side writes in both ways.
+    The scores of texts are compared, and what a side writes in both ways.
     """
     sides = {name: make(sizes) for name, make in _KINDS.items()}
     own = sides["etc_jax"]
     found = {name: side.run() for name, side in sides.items()}
     want = {"scores": own.scores(found["etc_jax"])}
+
+    def oracle(name: str, side: Any) -> Callable | None:
+        if sizes.dtype != "float32":
+            return lambda: {"scores": likelihood(sizes, side.ids(found[name]))}
+        return None if side is own else lambda: want
+
     in_all = [
-        Side(name, side.run, lambda x, side=side: {"scores": side.scores(x)}, of)
-        for (name, side), of in zip(sides.items(), (None, lambda: want), strict=True)
+        Side(
+            name,
+            side.run,
+            lambda x, side=side: {"scores": side.scores(x)},
+            oracle(name, side),
+        )
+        for name, side in sides.items()
     ]
     alone = [
         Side(

@@ -25,25 +25,19 @@ inputs, on the same GPU, or on the same CPU with the same number of threads:
 
 Before a side is timed, its output and every gradient are compared with a dense form of
 the function that it claims to compute; a wrong side ends the run. A busy machine is
-refused (exit code 3). Memory is the growth of a process of its own on a CPU; on a GPU
-it is XLA's count of what is made, and the peak of PyTorch's allocator.
+refused (exit code 3). Memory is what one call adds in a process of its own: on a CPU to
+the process, on a GPU to what the allocators of JAX and PyTorch have handed out.
 """
 
 import argparse
 import dataclasses
 import functools
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.kit import machine, memory, report, scaling
-from benchmarks.speed.layer_sides import (
-    REFERENCE,
-    SIDES,
-    TOLERANCES,
-    make_sides,
-    peak,
-)
+from benchmarks.kit.harness import TOLERANCES
+from benchmarks.speed.layer_sides import REFERENCE, SIDES, build, make_sides
 from benchmarks.speed.problem import Sizes
 
 MODES = {"forward": False, "forward_backward": True}
@@ -66,7 +60,10 @@ def compare_layers(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
     if args.memory:
         out["memory_calibration_error"] = memory.calibration_error()
     for mode in args.modes if args.memory else ():
-        peaks = {name: peak(name, sizes, gradient=MODES[mode]) for name in args.sides}
+        peaks = {
+            name: memory.measure(build, name, sizes, gradient=MODES[mode])
+            for name in args.sides
+        }
         print(f"\nmemory, {mode}")
         print(report.memory_table(peaks, args.reference), flush=True)
         out["memory"].append({"mode": mode, "rows": peaks})
@@ -87,7 +84,7 @@ def scale_layer(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
             f"{mode}: {REFERENCE} with {sizes.global_length} global tokens",
             args.lengths,
             [make_sides([REFERENCE], s, **how)[0] for s in at],
-            [functools.partial(peak, REFERENCE, s, **how) for s in at]
+            [functools.partial(memory.measure, build, REFERENCE, s, **how) for s in at]
             if args.memory
             else (),
             time="time",
@@ -125,8 +122,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not args.scaling and args.reference not in args.sides:
         options.error(f"--sides must name the reference {args.reference!r}")
     machine.use(args.platform)
-    # A GPU's memory is for PyTorch as well.
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     given = report.chosen(args, [*report.defaults_of(Sizes), "dtype"])
     if args.scaling:
         given.setdefault("global_length", SCALING_GLOBALS)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kit import memory
 from benchmarks.kit.harness import Side
 from benchmarks.speed import problem
 from benchmarks.speed.problem import Sizes
@@ -41,9 +40,6 @@ NOTES = {
     "hf_bigbird": "no labels; other pairs, random blocks being the first one",
     "torch_sdpa": "no labels; every token sees every token",
 }
-# Of the dtype that a side computes in. Sums of rounded numbers are far off in all
-# libraries; the tables show by how much.
-TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1}
 
 
 def build(name: str, sizes: Sizes, *, gradient: bool, dtype: str | None = None) -> Any:
@@ -156,16 +152,3 @@ def checked(
 
 def _only_output(arrays: Callable) -> Callable:
     return lambda *args: {"output": arrays(*args)["output"]}
-
-
-def peak(name: str, sizes: Sizes, *, gradient: bool) -> dict[str, Any]:
-    """Peak memory of one side: `peak_bytes`, and `xla_temp_bytes` of those in JAX.
-
-    On a CPU of a process of its own, elsewhere of the device.
-    """
-    import jax
-
-    if jax.default_backend() == "cpu":
-        return memory.measure(build, name, sizes, gradient=gradient)
-    side = build(name, sizes, gradient=gradient)
-    return {"peak_bytes": side.peak_bytes, **getattr(side, "more", {})}

@@ -89,14 +89,13 @@ class TorchSide:
       einsum: in place of `scaled_dot_product_attention`.
     """
 
-    arrays = staticmethod(arrays)
-
     def __init__(self, sizes: OpSizes, einsum: bool):
         import torch
 
         beside.start_torch()
         self._sizes, self._einsum = sizes, einsum
-        *rows, weight = map(torch.from_numpy, sizes.arrays)
+        tensors = [torch.from_numpy(x).to(beside.device()) for x in sizes.arrays]
+        *rows, weight = tensors
         self._rows = [x.requires_grad_() for x in rows]
         self._weight = weight
 
@@ -135,7 +134,14 @@ class TorchSide:
         others = self._attention(pool[0].transpose(1, 2), *averages)
         out = own + others.transpose(1, 2)
         gradients = torch.autograd.grad((out * self._weight).sum(), self._rows)
+        if out.is_cuda:
+            torch.cuda.synchronize()
         return gradients, out.detach()
+
+    def arrays(self, found: tuple[Any, Any]) -> dict[str, np.ndarray]:
+        """See `arrays` of this module."""
+        gradients, out = found
+        return arrays(([x.cpu() for x in gradients], out.cpu()))
 
 
 _SIDES = {

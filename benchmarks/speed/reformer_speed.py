@@ -122,7 +122,7 @@ def torch_rotations(config: ReformerConfig) -> np.ndarray:
     torch.manual_seed(config.hash_seed)
     half = sum(config.num_buckets) // 2
     shape = config.num_heads, config.attention_head_dim, config.num_hashes, half
-    return torch.randn(shape).numpy()
+    return torch.randn(shape, device=beside.device()).cpu().numpy()
 
 
 def parts(sizes: LmSizes) -> beside.Parts:

@@ -205,27 +205,14 @@ class TorchLayer:
     def run(self) -> torch.Tensor:
         """One call, waited for; gradients are left on the parameters and the input."""
         with torch.set_grad_enabled(self._gradient):
-            self._clear()
+            self._layer.zero_grad(set_to_none=True)
+            self._x.grad = None
             output = self._forward()
             if self._gradient:
                 output.float().square().sum().backward()
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         return output.detach()
-
-    def _clear(self) -> None:
-        self._layer.zero_grad(set_to_none=True)
-        self._x.grad = None
-
-    @property
-    def peak_bytes(self) -> int:
-        """Bytes of a GPU's memory that one call needs."""
-        self.run()
-        self._clear()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        self.run()
-        return torch.cuda.max_memory_allocated() - before
 
     def arrays(self, output: torch.Tensor) -> dict[str, np.ndarray]:
         """Named arrays as `sides_jax.layer_arrays` gives them."""

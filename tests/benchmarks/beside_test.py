@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.kit import beside, memory
+from benchmarks.kit import beside, machine, memory
 from benchmarks.kit.beside import Peers
 from benchmarks.kit.harness import Side, WrongSideError, check
 from benchmarks.speed import reformer_speed
@@ -114,6 +114,17 @@ def test_the_command_measures_all_sizes_or_times_the_call_alone(monkeypatch, run
     ]
 
 
+def test_another_platform_has_no_floors_and_memory_may_be_left_out(monkeypatch, run):
+    used = []
+    monkeypatch.setattr(machine, "use", lambda *given: used.append(given))
+    argv = ["--lengths=7", "--allow_busy", "--platform=cuda", "--no-memory"]
+    code, got = run(PEERS.main, *argv)
+    assert code == 0 and "floors" not in got and used == [("cuda", "highest")]
+    assert "memory" not in got["results"][0] and "memory_calibration_error" not in got
+    with pytest.raises(SystemExit):  # sizes of the toy have no dtype
+        PEERS.main([*argv, "--dtype=bfloat16"])
+
+
 # --- the benchmarks -------------------------------------------------------------------
 
 LM = LmSizes(
@@ -155,13 +166,22 @@ def other_seed(make):
 TINY = {
     "reformer_speed": [dataclasses.asdict(LM)],
     "seq2seq_step": [
-        {"model": model, "length": 40, "target_length": 9, "num_layers": 1}
-        for model in ("led_base", "long_t5_tglobal_base")
+        {"model": model, "length": 40, "target_length": 9, "num_layers": 1} | more
+        for model, more in (
+            ("led_base", {}),
+            ("long_t5_tglobal_base", {}),
+            ("led_base", {"dtype": "bfloat16", "batch_size": 2, "remat": 0}),
+        )
     ],
     "generation": [
-        {"model": model, "length": 40, "batch_size": 2, "num_beams": 3}
+        {"model": model, "length": 40, "batch_size": 2, "num_beams": 3, "dtype": dtype}
         | {"max_tokens": 6, "num_layers": 1}
-        for model in ("bart_base", "led_base", "long_t5_tglobal_base")
+        for model, dtype in (
+            ("bart_base", "float32"),
+            ("led_base", "float32"),
+            ("long_t5_tglobal_base", "float32"),
+            ("bart_base", "bfloat16"),
+        )
     ],
     "pooled_block": [{"length": 64, "block": 16, "num_heads": 2, "head_dim": 4}],
 }
@@ -183,20 +203,23 @@ def test_all_sides_compute_one_function_or_are_refused(name, sizes, monkeypatch)
     pytest.importorskip("transformers")
     module = importlib.import_module(f"benchmarks.speed.{name}")
     peers, made = module.PEERS, module.PEERS.sizes(**sizes)
+    dtype = sizes.get("dtype", "float32")
+    # A tenth of what sides are held to; their gradients, a fifth.
+    least = {"float32": 1e-5, "bfloat16": 1e-3}[dtype]
     if "model" in sizes:
         narrow = {"embed_dim": 24, "num_heads": 2, "mlp_dim": 16}
-        model = dataclasses.replace(module.SIZES[made.model], **narrow)
-        monkeypatch.setitem(module.SIZES, made.model, model)
+        model = dataclasses.replace(module.model_sizes()[made.model], **narrow)
+        monkeypatch.setattr(module, "model_sizes", lambda: {made.model: model})
 
     def errors():
         parts, metrics = peers.parts_fn(made)
         sides = [side for sides in parts.values() for side in sides]
-        found = [check(side, tolerance=peers.tolerance) for side in sides]
+        found = [check(side, tolerance=beside.TOLERANCES[dtype]) for side in sides]
         return [x for x in found if x is not None], metrics
 
     found, metrics = errors()
-    assert found and max(found) < 1e-5
-    assert metrics.get("gradient_error", 0.0) < 1e-4
+    assert found and max(found) < least
+    assert metrics.get("gradient_error", 0.0) < 10 * least
     place, wrong = WRONG[name]
     if place in peers.sides:
         monkeypatch.setitem(peers.sides, place, wrong(peers.sides[place]))

@@ -36,8 +36,9 @@ def folder(tmp_path_factory):
     return str(model)
 
 
-def measure(folder):
-    return encode.measure(argparse.Namespace(rounds=1), SIZES, folder)
+def measure(folder, dtype="float32"):
+    args = argparse.Namespace(rounds=1, platform="cpu", dtype=dtype)
+    return encode.measure(args, SIZES, folder)
 
 
 @pytest.mark.filterwarnings("ignore:.*were cut")
@@ -47,6 +48,8 @@ def test_both_sides_give_the_same_vectors(folder, monkeypatch):
     assert 0 < metrics["error"] < 1e-5
     assert metrics["compiling_seconds"] > 0
     assert [floor.limit for floor in floors] == [1.0, 1.0]
+    rounded, _ = measure(folder, "bfloat16")
+    assert 1e-4 < rounded["error"] < 0.03
 
     other = encode.TransformersEncoder.encode
     monkeypatch.setattr(

@@ -4,7 +4,9 @@ import pathlib
 import subprocess
 import sys
 import time
+import types
 
+import jax
 import pytest
 
 from benchmarks.kit import memory
@@ -127,6 +129,20 @@ def test_memory_of_the_first_call_alone_does_not_count():
 
     assert memory.peak_of_call(run) == pytest.approx(40 * MIB, rel=0.15)
     assert calls == [100 * MIB, 40 * MIB]
+
+
+def test_on_a_gpu_the_allocators_count(monkeypatch):
+    counts = {"bytes_in_use": 7, "peak_bytes_in_use": 9}
+    of_torch = {"memory_allocated": lambda: 100, "max_memory_allocated": lambda: 300}
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    card = types.SimpleNamespace(memory_stats=lambda: counts)
+    monkeypatch.setattr(jax, "devices", lambda: [card])
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(**of_torch))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert memory.peak_of_call(lambda: None) == (9 + 300) - (7 + 100)
+    assert memory.calibration_error() is None
+    monkeypatch.delitem(sys.modules, "torch")
+    assert memory.peak_of_call(lambda: counts.update(peak_bytes_in_use=50)) == 50 - 7
 
 
 def test_a_failing_side_is_an_error_with_its_message():
