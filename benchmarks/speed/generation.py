@@ -218,13 +218,17 @@ def likelihood(sizes: GenerationSizes, ids: np.ndarray) -> np.ndarray:
     config = dataclasses.replace(sizes.config, dtype="float32")
     params = random_weights(config, sizes.seed)
     with jax.default_matmul_precision("highest"):
-        nats = jax.jit(functools.partial(losses, EncoderDecoder(config)))(
-            params, sizes.tokens, ids
-        )
+        nats = _losses(config)(params, sizes.tokens, ids)
     free = np.ones(sizes.max_tokens)
     free[0] = config.forced_bos_id is None
     free[-1] = config.forced_eos_id is None
     return -np.mean(np.asarray(nats) * free[None], axis=1)
+
+
+@functools.cache
+def _losses(config: EncoderDecoderConfig) -> Callable:
+    # Once for the texts of all sides: on a GPU it compiles for long.
+    return jax.jit(functools.partial(losses, EncoderDecoder(config)))
 
 
 _KINDS = {"etc_jax": JaxWriter, "transformers": TransformersWriter}
