@@ -92,6 +92,8 @@ class Pattern:
       more_projections: names of further ones, of some tokens or for them.
       splits_sequence: it works where a sequence is split over devices.
       kernel_problem: why its attention does not run as kernels; None: it does.
+      packing_problem: why rows of a packed example are not those of it alone, although
+        it sees no other one; None: they are.
       full_attention_length: the longest sequence whose tokens all see each other (or
         all before them); None: any.
       reach: how far back a token sees, as `row_cache.step` takes it, {} for all; None:
@@ -103,6 +105,7 @@ class Pattern:
     more_projections: ClassVar[tuple[str, ...]] = ()
     splits_sequence: ClassVar[bool] = False
     kernel_problem: ClassVar[str | None] = "there are no kernels"
+    packing_problem: ClassVar[str | None] = None
     full_attention_length: ClassVar[int | None] = 1
     reach: ClassVar[dict[str, Any] | None] = None
 

@@ -9,7 +9,6 @@ import pytest
 from encoder_decoder_test import (
     SIZES,
     apply,
-    check_on_a_mesh,
     random_params,
     tokens,
 )
@@ -64,24 +63,6 @@ def test_layers_with_averages_read_everything():
     assert reads_of(config, 18).all()
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        *(pytest.param(x, marks=pytest.mark.full) for x in ("blocks", "overlap")),
-        *("globals", "pooling"),
-    ],
-)
-@pytest.mark.full(but=["pooling"])
-def test_padding_changes_nothing(row):
-    config = config_of(row)
-    params, read, written = random_params(config), tokens(2, 19), tokens(2, 5)
-    want = apply(config, params, read, written)
-    longer = np.concatenate([read, tokens(2, 14, seed=1)], axis=1)
-    ids = np.int32(np.arange(33)[None] < 19) * np.ones((2, 1), np.int32)
-    got = apply(config, params, longer, written, ids)
-    np.testing.assert_allclose(got, want, atol=2e-5)
-
-
 def test_positions_count_tokens_alone():
     """Padding inside a text has none, as in fairseq."""
     config = dataclasses.replace(
@@ -98,19 +79,6 @@ def test_positions_count_tokens_alone():
 def _rows(model, read, written, ids):
     del written
     return model.encode(read, ids).rows
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("row", ["globals", "pooling"])
-@pytest.mark.parametrize(
-    "axes",
-    [{"data": 1, "sequence": 8}, {"data": 2, "sequence": 2, "tensor": 2}],
-    ids=str,
-)
-def test_a_split_input_gives_what_a_whole_one_gives(row, axes):
-    config = config_of(row)
-    args = (tokens(2, 64), tokens(2, 8), tokens(2, 8, seed=3))
-    check_on_a_mesh(config, axes, args, 2e-5)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from random_params import drawn
 
 from etc_jax import sharding
-from etc_jax.base import registry
 from etc_jax.models.bart.config import BartConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.led.config import LedConfig
@@ -74,34 +73,6 @@ def apply(config, params, *args, **more):
 
     with jax.default_matmul_precision("highest"):
         return jax.jit(run)(params)
-
-
-@FAMILIES
-@pytest.mark.full(but=["long_t5"])
-def test_packed_pairs_are_those_alone(name):
-    """Each sees its own input and target, whatever stands beside them."""
-    config = CONFIGS[name]
-    if config is REFORMER:
-        # In one chunk; the borders of several are those of the row.
-        chunks = {"local_chunk_length": 64, "lsh_chunk_length": 64}
-        config = dataclasses.replace(config, **chunks)
-    params = random_params(config)
-    inputs, targets = [tokens(1, n, seed=n) for n in (9, 7)], [tokens(1, 4), None]
-    targets[1] = tokens(1, 3, seed=5)
-    ids = [np.repeat([[1, 2, 0]], counts, axis=1) for counts in ((9, 7, 3), (4, 3, 2))]
-    pad = [np.full((1, n), config.pad_id, np.int32) for n in (3, 2)]
-    row, target_row = (
-        np.concatenate([*parts, rest], axis=1)
-        for parts, rest in zip((inputs, targets), pad, strict=True)
-    )
-    index = None
-    if isinstance(config, LedConfig):
-        index = np.array([[0, 9]], np.int32)
-    got = apply(config, params, row, target_row, *ids, index)
-    for i, place in enumerate((slice(0, 4), slice(4, 7))):
-        alone = None if index is None else np.zeros((1, 1), np.int32)
-        want = apply(config, params, inputs[i], targets[i], None, None, alone)
-        np.testing.assert_allclose(got[:, place], want, atol=2e-5)
 
 
 @FAMILIES
@@ -191,26 +162,6 @@ def test_smoothing_and_z_loss_are_in_the_losses():
     np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
-def test_layers_one_by_one_are_the_scanned_ones():
-    config = CONFIGS["led"]
-    params = random_params(config)
-
-    def unrolled(side):
-        period = side["stack"]["layers"]["period"]
-        (count,) = {len(x) for x in jax.tree.leaves(period)}
-        layers = {
-            f"layers_{i}": {"period": jax.tree.map(lambda x, i=i: x[i], period)}
-            for i in range(count)
-        }
-        return side | {"stack": layers}
-
-    loose = params | {x: unrolled(params[x]) for x in ("encoder", "decoder")}
-    one_by_one = dataclasses.replace(config, scan_layers=False)
-    args = tokens(2, 13), tokens(2, 5), None, None, np.array([[0], [3]], np.int32)
-    got, want = apply(one_by_one, loose, *args), apply(config, params, *args)
-    np.testing.assert_allclose(got, want, atol=1e-5)
-
-
 def check_on_a_mesh(config, axes, args, atol):
     """Losses, hits and gradients are those of one device."""
     params = random_params(config)
@@ -222,32 +173,6 @@ def check_on_a_mesh(config, axes, args, atol):
         got = losses(config, placed, *args)
     for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
         np.testing.assert_allclose(a, b, atol=atol)
-
-
-@pytest.mark.parametrize(
-    "name, axes",
-    [
-        ("bart", {"data": 2, "fsdp": 2, "tensor": 2}),
-        ("long_t5", {"fsdp": 2, "tensor": 2, "sequence": 2}),
-        ("reformer", {"data": 2, "fsdp": 2, "tensor": 2}),
-        # Its encoder's windows and global tokens: a Longformer's in `encoder_test`.
-        ("led", {"fsdp": 2, "tensor": 2, "sequence": 2}),
-        ("led", {"sequence": 8}),
-        ("long_t5", {"sequence": 8}),
-        ("long_t5", {"sequence": 4, "tensor": 2}),
-    ],
-)
-@pytest.mark.full
-def test_one_device_and_a_mesh_give_the_same(name, axes):
-    config = CONFIGS[name]
-    n = 7 * max(2, axes.get("sequence", 1))
-    x, y, targets = tokens(4, n), tokens(4, 5, seed=1), tokens(4, 5, seed=2)
-    ids = np.ones_like(x)
-    ids[0, 9:] = 0
-    args = x, y, targets, ids
-    if isinstance(config, LedConfig):
-        args = *args, None, np.array([[0, -1], [3, 9], [-1, 13], [0, 1]], np.int32)
-    check_on_a_mesh(config, axes, args, 2e-4)
 
 
 @pytest.mark.parametrize(
@@ -323,9 +248,3 @@ def test_what_a_family_does_not_read_is_refused():
     args = tokens(1, 3), tokens(1, 3), None, None, np.zeros((1, 1), np.int32)
     with pytest.raises(ValueError, match="global_index is given, which the encoder"):
         apply(config, random_params(config), *args)
-
-
-def test_every_family_has_its_model():
-    for name in ("bart", "t5", "led", "long_t5"):
-        assert registry.lookup("seq2seq_model", name) is EncoderDecoder
-        assert registry.lookup("model_config", name)().formats == ("text_to_text",)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from random_params import random_params
 
-from etc_jax import sharding
 from etc_jax.layers.common import sinusoids
 from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.self_attention import SelfAttention, SequenceInputs
@@ -225,35 +224,6 @@ def test_windows_alone_tell_the_order_but_not_the_place():
 
 
 # --- batches, devices, bad input ------------------------------------------------------
-
-
-def test_packed_examples_are_as_if_alone():
-    tokens, targets = random_tokens(1, 20), random_tokens(1, 20, seed=2)
-    ids = np.array([[1] * 7 + [2] * 9 + [0] * 4], np.int32)
-    packed, _ = losses(CONFIG, tokens, targets, ids)
-    for first, size in ((0, 7), (7, 9)):
-        alone = (np.roll(x, -first, axis=1) for x in (tokens, targets))
-        real = (np.arange(20) < size).astype(np.int32)[None]
-        want, _ = losses(CONFIG, *alone, real)
-        here = packed[:, first : first + size]
-        np.testing.assert_allclose(here, want[:, :size], atol=2e-5)
-
-
-def test_a_mesh_changes_nothing():
-    args = random_tokens(2, 20), random_tokens(2, 20, seed=2)
-    want, _ = losses(CONFIG, *args)
-    shape = {"data": 1, "tensor": 2, "sequence": 4}
-    mesh = sharding.make_mesh(sharding.MeshConfig(**shape))
-    params, model = params_of(CONFIG), EncoderForCausalLm(CONFIG)
-
-    def apply(params):
-        with jax.default_matmul_precision("highest"):
-            return model.apply({"params": params}, *args, method=model.losses)
-
-    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
-        placed = jax.device_put(params, sharding.tree_shardings(params, mesh))
-        got, _ = jax.jit(apply)(placed)
-    np.testing.assert_allclose(got, want, atol=1e-4)
 
 
 @pytest.mark.parametrize(

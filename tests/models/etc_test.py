@@ -60,7 +60,6 @@ def test_full_sizes_have_the_parameters_of_the_paper(config, expected):
 @pytest.mark.parametrize(
     "change",
     [
-        {},
         {"share_kv": True},
         {"share_qkv": True, "share_out": True},
         {"share_mlp": False},

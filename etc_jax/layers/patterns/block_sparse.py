@@ -33,6 +33,9 @@ class BlockSparse(Full):
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"random_blocks"})
+    packing_problem: ClassVar[str] = (
+        "the blocks of this encoder are those of a row, whatever lies in it"
+    )
 
     block_size: int
     num_random: int

@@ -25,6 +25,10 @@ class Blocks(Pattern):
     """
 
     splits_sequence: ClassVar[bool] = True
+    packing_problem: ClassVar[str] = (
+        "the blocks and averages of this encoder are those of a row, whatever lies in "
+        "it"
+    )
 
     blocks: pooled_block.Blocks
 

@@ -36,6 +36,10 @@ class LocalChunks(Pattern):
       causal: no key after the query.
     """
 
+    packing_problem: ClassVar[str] = (
+        "the chunks of its layers are those of a row, whatever lies in it"
+    )
+
     look: lsh.ChunkNeighbors
     causal: bool = False
 

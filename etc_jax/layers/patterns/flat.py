@@ -26,6 +26,11 @@ class Flat(Pattern):
 
     pattern: Pattern
 
+    @property
+    def packing_problem(self) -> str | None:
+        """See `Pattern`."""
+        return self.pattern.packing_problem
+
     def module(self, *, name: str, **options: Any) -> nn.Module:
         """See `Pattern.module`; its maps have no bias, as those of trax."""
         options |= {"projection_bias": False, "out_bias": False}

@@ -4,8 +4,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
+from etc_jax.base.rules import at_least
 from etc_jax.config.model_fields import free, sized
-from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, sizes
+from etc_jax.models.encoder_decoder.config import (
+    EncoderDecoderConfig,
+    Side,
+    sizes,
+)
 from etc_jax.ops.attention.parts.checks import dropout_rate_problem
 
 
@@ -47,8 +52,17 @@ class BartConfig(EncoderDecoderConfig):
     def token_scale(self) -> float:
         return self.embed_dim**0.5 if self.scale_embedding else 1.0
 
+    @property
+    def decoder_side(self) -> Side:
+        return super().decoder_side._replace(
+            num_heads=self.num_decoder_heads or self.num_heads,
+            mlp_dim=self.decoder_mlp_dim or self.mlp_dim,
+        )
+
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
+        of_decoder = "num_decoder_heads", "decoder_mlp_dim"
+        yield from at_least(1).problems(self, *of_decoder)
         if problem := dropout_rate_problem(self.activation_dropout_rate):
             yield "activation_dropout_rate", problem
         heads = self.num_decoder_heads

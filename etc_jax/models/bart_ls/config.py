@@ -86,6 +86,5 @@ class BartLsConfig(BartConfig):
         if getattr(objective, "packed", False):
             yield (
                 "objective.packed",
-                "is True, but the blocks and averages of this encoder are those of a "
-                "row, whatever lies in it; set it to False",
+                f"is True, but {self.patterns[0].packing_problem}; set it to False",
             )

@@ -4,18 +4,17 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-import jax.numpy as jnp
-
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.full import Full
 from etc_jax.layers.self_attention import Pattern
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.models.config_problems import transformer_problems
+from etc_jax.models.transformer_config import TransformerConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderConfig:
+class EncoderConfig(TransformerConfig):
     """What all of them have; the defaults are those of BERT base.
 
     Attributes:
@@ -81,16 +80,6 @@ class EncoderConfig:
         return None
 
     @property
-    def token_scale(self) -> float:
-        """What the rows of the token table are multiplied by."""
-        return 1.0
-
-    @property
-    def attention_head_dim(self) -> int:
-        """Size of one head."""
-        return self.head_dim or self.embed_dim // self.num_heads
-
-    @property
     def num_positions(self) -> int:
         """Rows of the position table."""
         return self.max_length + self.position_offset
@@ -106,10 +95,6 @@ class EncoderConfig:
         return "max_length", self.position_limit
 
     @property
-    def compute_dtype(self) -> jnp.dtype:
-        return jnp.dtype(self.dtype)
-
-    @property
     def patterns(self) -> tuple[Pattern, ...]:
         """What tokens see in each layer of a run that is repeated."""
         return (Full(),)
@@ -118,11 +103,6 @@ class EncoderConfig:
     def text_globals(self) -> int:
         """First tokens of a plain text that are global."""
         return 0
-
-    @property
-    def has_globals(self) -> bool:
-        """Whether tokens of an input may be global."""
-        return "global_index" in self.patterns[0].reads
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
-import jax.numpy as jnp
-
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.full import Causal, Full
@@ -13,6 +11,7 @@ from etc_jax.layers.self_attention import Pattern
 from etc_jax.layers.stack import REMAT_POLICIES
 from etc_jax.models.config_problems import transformer_problems
 from etc_jax.models.sled.config import SledConfig
+from etc_jax.models.transformer_config import TransformerConfig
 
 
 class Side(NamedTuple):
@@ -63,7 +62,7 @@ class Spreads(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderDecoderConfig:
+class EncoderDecoderConfig(TransformerConfig):
     """What all of them have.
 
     Attributes:
@@ -114,8 +113,6 @@ class EncoderDecoderConfig:
     logits_bias: ClassVar[bool] = False
     # Dropout after the last norm of a stack as well.
     final_dropout: ClassVar[bool] = False
-    num_decoder_heads: ClassVar[int | None] = None
-    decoder_mlp_dim: ClassVar[int | None] = None
     # Texts begin with the first token of the vocabulary, such as <s>.
     begin_token: ClassVar[bool] = False
     # Tokens of generation: the first and the last one; None: any.
@@ -173,20 +170,6 @@ class EncoderDecoderConfig:
         return self.input_limit[1]
 
     @property
-    def attention_head_dim(self) -> int:
-        """Size of one head of the encoder."""
-        return self.head_dim or self.embed_dim // self.num_heads
-
-    @property
-    def compute_dtype(self) -> jnp.dtype:
-        return jnp.dtype(self.dtype)
-
-    @property
-    def token_scale(self) -> float:
-        """What the rows of the token table are multiplied by."""
-        return 1.0
-
-    @property
     def logits_scale(self) -> float:
         """What the rows are multiplied by that become logits."""
         return 1.0
@@ -195,11 +178,6 @@ class EncoderDecoderConfig:
     def patterns(self) -> tuple[Pattern, ...]:
         """What the encoder's tokens see in each layer of a run that is repeated."""
         return (Full(),)
-
-    @property
-    def has_globals(self) -> bool:
-        """Whether tokens of an input may be global."""
-        return "global_index" in self.patterns[0].reads
 
     @property
     def text_globals(self) -> int:
@@ -215,8 +193,8 @@ class EncoderDecoderConfig:
     def decoder_side(self) -> Side:
         return Side(
             self.num_decoder_layers,
-            self.num_decoder_heads or self.num_heads,
-            self.decoder_mlp_dim or self.mlp_dim,
+            self.num_heads,
+            self.mlp_dim,
             self.max_target_length,
             (Causal(),),
             True,
@@ -232,7 +210,7 @@ class EncoderDecoderConfig:
         """(field, message) for everything that is wrong."""
         positive = (
             "vocab_size embed_dim num_layers num_decoder_layers num_heads mlp_dim "
-            "max_length max_target_length num_decoder_heads decoder_mlp_dim head_dim"
+            "max_length max_target_length head_dim"
         )
         yield from at_least(1).problems(self, *positive.split())
         yield from at_least(0, "all").problems(self, "logits_chunk_length")

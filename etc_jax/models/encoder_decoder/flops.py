@@ -1,5 +1,6 @@
 """Useful FLOPs of encoder-decoders; see `models.useful_flops`."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -39,7 +40,9 @@ def cross_attention(config: Any, memory: np.ndarray, ids: np.ndarray) -> float:
 
 
 def _decoder(config: EncoderDecoderConfig, memory: np.ndarray, ids: np.ndarray):
-    c, side = config, config.decoder_side
+    side = config.decoder_side
+    # Heads of the decoder's own number.
+    c = dataclasses.replace(config, num_heads=side.num_heads)
     tokens = int(np.sum(ids > 0))
     (causal,) = side.patterns
     layer = causal.flops(c, SequenceInputs(ids)) + cross_attention(c, memory, ids)

@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-import jax.numpy as jnp
-
 from etc_jax import structure as st
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
@@ -19,13 +17,14 @@ from etc_jax.models.config_problems import (
     pattern_problems,
     transformer_problems,
 )
+from etc_jax.models.transformer_config import TransformerConfig
 from etc_jax.ops.attention.lsh import ChunkNeighbors
 
 KINDS = ("global_local", "lsh")
 
 
 @dataclasses.dataclass(frozen=True)
-class EtcConfig:
+class EtcConfig(TransformerConfig):
     """An ETC encoder; the defaults are the paper's base model (section 4.1).
 
     Attributes:
@@ -167,15 +166,6 @@ class EtcConfig:
     def token_dim(self) -> int:
         """Width of the token table."""
         return self.embed_dim if self.embedding_dim is None else self.embedding_dim
-
-    @property
-    def attention_head_dim(self) -> int:
-        """Size of one head."""
-        return self.head_dim or self.embed_dim // self.num_heads
-
-    @property
-    def compute_dtype(self) -> jnp.dtype:
-        return jnp.dtype(self.dtype)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(field, message) for everything that is wrong."""

@@ -5,8 +5,6 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-import jax.numpy as jnp
-
 from etc_jax.base.rules import at_least, choice
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.patterns.chunks import LocalChunks, LshChunks
@@ -17,6 +15,7 @@ from etc_jax.models.config_problems import (
     pattern_problems,
     transformer_problems,
 )
+from etc_jax.models.transformer_config import TransformerConfig
 from etc_jax.ops.attention import lsh
 from etc_jax.ops.attention.parts.checks import dropout_rate_problem
 
@@ -28,7 +27,7 @@ AXIAL_TABLES = ("rows", "columns", "channels")
 
 
 @dataclasses.dataclass(frozen=True)
-class ReformerConfig:
+class ReformerConfig(TransformerConfig):
     """A Reformer (Kitaev et al. 2020); the defaults are its 64k-byte language model.
 
     Attributes:
@@ -118,23 +117,13 @@ class ReformerConfig:
     attention: str = free("auto")
 
     @property
-    def attention_head_dim(self) -> int:
-        """Size of one head."""
-        return self.head_dim or self.embed_dim // self.num_heads
-
-    @property
     def token_scale(self) -> float:
-        """What the rows of the token table are multiplied by."""
         return self.embed_dim**0.5 if self.positions == "sinusoidal" else 1.0
 
     @property
     def axial_widths(self) -> tuple[int, ...]:
         """Of the tables of positions."""
         return self.axial_dims or (self.embed_dim // 2,) * 2
-
-    @property
-    def compute_dtype(self) -> jnp.dtype:
-        return jnp.dtype(self.dtype)
 
     @property
     def run(self) -> tuple[str, ...]:

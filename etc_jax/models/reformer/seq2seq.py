@@ -16,7 +16,7 @@ from flax import linen as nn
 from etc_jax.config.model_fields import free, sized
 from etc_jax.layers.common import LayerNorm
 from etc_jax.layers.encoder import positions_of
-from etc_jax.layers.patterns.chunks import hash_key
+from etc_jax.layers.patterns.chunks import LocalChunks, hash_key
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder import flops as encoder_flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
@@ -115,6 +115,10 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     @property
     def position_limit(self) -> int | None:
         return self.one_side(causal=False).position_limit
+
+    @property
+    def patterns(self) -> tuple[LocalChunks, ...]:
+        return self.one_side(causal=False).patterns
 
     def one_side(self, causal: bool) -> ReformerConfig:
         """The decoder, which is causal, or the encoder."""
