@@ -5,6 +5,7 @@ The tables of docs/models.md are `table(ATTENTION)` and `table(USES)`.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import etc_jax.models  # noqa: F401
@@ -40,7 +41,7 @@ class Ability(NamedTuple):
     """
 
     of: Callable[[Family, Any], Answer]
-    choices: Mapping[str, Any] = {}
+    choices: Mapping[str, Any] = MappingProxyType({})
 
 
 def patterns_of(config: Any) -> tuple[Pattern, ...]:
@@ -64,7 +65,7 @@ def _causal(family: Family, config: Any) -> Answer:
 def _global_tokens(family: Family, config: Any) -> Answer:
     if "structured" in config.formats:
         return Answer(True, "an input of their own")
-    if any("global_index" in pattern.reads for pattern in patterns_of(config)):
+    if config.has_globals:
         return Answer(True, "where the input says")
     return Answer(getattr(config, "num_globals", 0) > 0)
 
@@ -115,7 +116,7 @@ def _weights_in(family: Family, config: Any) -> Answer:
         name: registry.lookup(exchange.KIND, name).config_from({"model_type": name})
         for name in registry.names(exchange.KIND)
     }
-    names = (f"`{name}`" for name, made in read.items() if type(made) is type(config))
+    names = (f"`{name}`" for name, x in read.items() if type(x) is type(config))
     return Answer(True, ", ".join(names))
 
 

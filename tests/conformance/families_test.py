@@ -187,7 +187,10 @@ def can(ability):
 
 
 def of(names):
-    return pytest.mark.parametrize("case", [CASES[x] for x in names], ids=names)
+    """Rows; of a family those of one case are in the default run."""
+    full = {x: [pytest.mark.full] if " " in x else [] for x in names}
+    rows = [pytest.param(CASES[x], id=x, marks=full[x]) for x in names]
+    return pytest.mark.parametrize("case", rows)
 
 
 each = of(list(CASES))
@@ -222,7 +225,7 @@ def test_bfloat16_is_near_float32(case):
     check_bfloat16(case)
 
 
-@pytest.mark.full(but=["bart", "big_bird globals", "etc", "longformer", "long_t5"])
+@pytest.mark.full(but=["bart", "big_bird", "etc", "longformer", "long_t5"])
 @on_meshes
 def test_eight_devices_equal_one(case):
     check_a_mesh(case)

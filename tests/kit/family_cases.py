@@ -98,6 +98,12 @@ class FamilyCase:
         return self.record.seq2seq is not None
 
     @property
+    def packs(self) -> bool:
+        """Packed examples have the rows that they have alone, or in one chunk."""
+        # A Reformer's language model has positions of a row.
+        return self.can("packed") or (self.is_pair and bool(self.alone))
+
+    @property
     def is_masked(self) -> bool:
         """It predicts masked tokens."""
         return not self.is_pair and not getattr(self.config, "causal", False)
@@ -130,14 +136,14 @@ def batch_of(case: FamilyCase, *, padding: int = 0) -> Batch:
     tokens, ids = [], []
     for n in case.lengths:
         marks = np.ones((ROWS, n), np.int32)
-        if case.can("packed"):
+        if case.packs:
             marks[0] = np.repeat([1, 2, 0], (*PACKED[n], n - sum(PACKED[n])))
         marks[1, _shorter(case, n) :] = 0
         rows = (rng.integers(3, VOCABULARY, (ROWS, n)) for rng in (real, other))
         tokens.append(np.where(marks > 0, *rows).astype(np.int32))
         ids.append(marks)
     index = None
-    if _reads_index(case):
+    if case.config.has_globals and (case.is_pair or case.is_masked):
         index = np.array([[0, 9, -1], [5, -1, -1], [2, 19, 10], [-1, -1, -1]], np.int32)
     return Batch(tuple(tokens), tuple(ids), index)
 
@@ -148,11 +154,6 @@ def _shorter(case: FamilyCase, n: int) -> int:
     return next(
         x for x in range(3 * n // 4, n) if all((of(x) or n) >= n for of in limits)
     )
-
-
-def _reads_index(case: FamilyCase) -> bool:
-    reads = any("global_index" in p.reads for p in case.config.patterns)
-    return reads and not getattr(case.config, "causal", False)
 
 
 def structure_of(batch: Batch) -> Structure:
@@ -267,20 +268,24 @@ def check_gradients(case: FamilyCase) -> None:
 
 
 def check_padding(case: FamilyCase) -> None:
-    """What stands in padding is not read: not a bit of loss, outputs, gradients."""
+    """What stands in padding is not read, by outputs or by gradients."""
     case = case.changed(**case.alone)
     first, other = (run(case, batch_of(case, padding=i)) for i in (0, 1))
     marks = output_ids(case, batch_of(case))
     np.testing.assert_array_equal(first.loss, other.loss)
     for a, b, ids in zip(first.outputs, other.outputs, marks, strict=True):
         np.testing.assert_array_equal(a[ids > 0], b[ids > 0])
+    for a, b in zip(
+        *map(jax.tree.leaves, (first.gradient, other.gradient)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-6 * max(1, np.abs(b).max()))
 
 
 def check_alone(case: FamilyCase) -> None:
     """Rows are those of an array that ends with them, and of packed examples."""
     case = case.changed(**case.alone)
     batch, found = batch_of(case), expected(case).outputs
-    row, numbers = (0, (1, 2)) if case.can("packed") else (1, (1,))
+    row, numbers = (0, (1, 2)) if case.packs else (1, (1,))
     # [examples, tokens] of each sequence.
     places = [
         np.stack([np.flatnonzero(ids[row] == number) for number in numbers])
