@@ -198,15 +198,21 @@ class _Norm(nn.Module):
 
 
 class LayerNorm(_Norm):
-    """Layer normalisation (Ba et al. 2016); attributes as of every norm here."""
+    """Layer normalisation (Ba et al. 2016); other attributes as of every norm here.
+
+    Attributes:
+      use_bias: whether something is added to what was scaled.
+    """
+
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """`[..., e]` -> the same shape."""
-        zeros = nn.initializers.zeros
-        return self._normed(
-            x, self.param("bias", zeros, (x.shape[-1],), self.param_dtype)
-        )
+        shape, zeros = (x.shape[-1],), nn.initializers.zeros
+        if self.use_bias:
+            return self._normed(x, self.param("bias", zeros, shape, self.param_dtype))
+        return self._normed(x, jnp.zeros(shape, self.param_dtype))
 
 
 class RmsNorm(_Norm):

@@ -47,6 +47,8 @@ class SequenceInputs(NamedTuple):
         the keys and values of all layers.
       newest: where a step of one token more is, which has no `example_ids`; None: this
         is no step.
+      positions: int `[b, n]` of tokens in their examples; None: they count as the
+        sequence does.
     """
 
     example_ids: jax.Array | None
@@ -56,6 +58,7 @@ class SequenceInputs(NamedTuple):
     rotations: jax.Array | None = None
     memory: Memory | MemoryRows | None = None
     newest: Newest | None = None
+    positions: jax.Array | None = None
 
 
 class Projected(NamedTuple):
@@ -64,7 +67,7 @@ class Projected(NamedTuple):
     Attributes:
       x: `[b, n, e]`, the input.
       maps: of each of `Pattern.projections`: `[b, m, e]` -> `[b, m, h, d]`.
-      rows: `[b, n, h, d]` of `x` by these maps.
+      rows: `[b, n, h, d]` of `x` by these maps; see `Pattern.placed`.
     """
 
     x: jax.Array
@@ -112,6 +115,18 @@ class Pattern:
     def module(self, *, name: str, **options: Any) -> nn.Module:
         """The attention of a layer; called as `SelfAttention`, with its options."""
         return SelfAttention(pattern=self, name=name, **options)
+
+    def placed(
+        self, rows: tuple[jax.Array, ...], inputs: SequenceInputs
+    ) -> tuple[jax.Array, ...]:
+        """Rows with what their positions do to them: nothing, unless they are rotary.
+
+        Args:
+          rows: `[b, n, h, d]` of each of `projections`.
+          inputs: of the batch.
+        """
+        del inputs
+        return rows
 
     def run(
         self,
@@ -277,7 +292,7 @@ class SelfAttention(HeadProjections):
         maps = {name: self.to_heads(name) for name in self.pattern.projections}
         # [b, n, e] -> [b, n, h, d], of each.
         rows = tuple(to_heads(x) for to_heads in maps.values())
-        projected = Projected(x, maps, self.placed(rows, inputs))
+        projected = Projected(x, maps, self.pattern.placed(rows, inputs))
         if inputs.newest is not None:
             # [b, 1, h, d] over the rows of this layer's cache.
             out, state = self.pattern.step(self, projected, inputs, state)
@@ -286,14 +301,6 @@ class SelfAttention(HeadProjections):
             out, state = self.pattern.run(self, projected, inputs, per_layer, state)
         # [b, n, h, d] -> [b, n, e]
         return self.joined(out, x.shape[-1]), state
-
-    def placed(self, rows: tuple[jax.Array, ...], inputs: SequenceInputs):
-        """Queries, keys and values `[b, n, h, d]` with what their places add: nothing.
-
-        Subclasses may turn them (rotary positions).
-        """
-        del inputs
-        return rows
 
     def _check(self) -> None:
         pattern, name = self.pattern, type(self.pattern).__name__

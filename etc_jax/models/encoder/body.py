@@ -4,7 +4,9 @@ Their other heads are in `models.encoder.heads`.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,33 +35,48 @@ def make_layer(
     i: int,
     pattern: Pattern,
     cache_length: int | None = None,
+    *,
+    norm: Callable[[str], Callable] | None = None,
+    attention_options: Mapping[str, Any] = MappingProxyType({}),
+    mlp_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[], Block]:
-    """Makes layer `i` of a run; `cache_length` as of `SelfAttention`."""
+    """Makes layer `i` of a run.
+
+    Args:
+      config: of the encoder.
+      deterministic: no dropout.
+      i: number of the layer in its run, for its name.
+      pattern: what its tokens see.
+      cache_length: as of `SelfAttention`.
+      norm: makes a norm, given its name; None: that of BERT.
+      attention_options: of `SelfAttention`, in which a family differs from BERT.
+      mlp_options: of `Mlp`, likewise.
+    """
     c = config
 
     def attention(name: str) -> nn.Module:
-        return pattern.module(
-            num_heads=c.num_heads,
-            head_dim=c.attention_head_dim,
-            stddev=c.initializer_range,
-            projection_bias=c.projection_bias,
-            dropout_rate=c.attention_dropout_rate,
-            implementation=c.attention,
-            cache_length=cache_length,
-            deterministic=deterministic,
-            dtype=c.compute_dtype,
-            name=name,
-        )
+        options = {
+            "num_heads": c.num_heads,
+            "head_dim": c.attention_head_dim,
+            "stddev": c.initializer_range,
+            "projection_bias": c.projection_bias,
+            "dropout_rate": c.attention_dropout_rate,
+            "implementation": c.attention,
+            "cache_length": cache_length,
+            "deterministic": deterministic,
+            "dtype": c.compute_dtype,
+        }
+        return pattern.module(name=name, **{**options, **attention_options})
 
     def mlp(name: str) -> Mlp:
         sizes = (c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype)
-        return Mlp(*sizes, name=name)
+        return Mlp(*sizes, name=name, **mlp_options)
 
     return functools.partial(
         Block,
         attention,
         mlp,
-        functools.partial(_norm, c),
+        norm or functools.partial(_norm, c),
         c.dropout_rate,
         deterministic=deterministic,
         pre_norm=c.pre_norm,
@@ -177,9 +194,10 @@ class Encoder(nn.Module):
             runs = self.config.num_layers // len(self.config.patterns)
             # [layers, ...] -> [runs, layers of a run, ...]
             per_layer = random_blocks.reshape(runs, -1, *random_blocks.shape[1:])
-        x = self.finish(
-            self.stack(x, SequenceInputs(example_ids, global_index), per_layer)
-        )
+        inputs = SequenceInputs(example_ids, global_index)
+        if "positions" in reads:
+            inputs = inputs._replace(positions=positions)
+        x = self.finish(self.stack(x, inputs, per_layer))
         # Heads call `pooled` on their own; `init` of the encoder alone makes it too.
         if self.with_pooler and self.is_initializing():
             self.pooled(x)
