@@ -76,11 +76,14 @@ class Row:
       target: our path, with the same fields as `{name}`; without `{layer}` the layers
         are stacked.
       transform: of one layer's array.
+      part: (i, n): part i of n of the foreign array, which joins them along its first
+        axis (queries, keys and values in one); each has a row of its own.
     """
 
     source: str
     target: str
     transform: Transform = IDENTITY
+    part: tuple[int, int] = (0, 1)
 
     def patterns(self) -> dict[str, str]:
         """The regex of each field of `source`."""
@@ -316,6 +319,9 @@ def _check_finite(value: np.ndarray, row: Row, names: Mapping[int, str]) -> None
 
 def _convert(row: Row, name: str, value: np.ndarray, shape) -> np.ndarray:
     try:
+        i, count = row.part
+        if count > 1:
+            value = np.split(value, count)[i]
         converted = row.transform.forward(value)
     except ValueError as error:
         raise ValueError(
@@ -340,10 +346,11 @@ def export_params(table: Sequence[Row], params: Mapping[str, Any]) -> dict[str, 
     """The inverse of `import_params`: foreign name -> numpy array.
 
     Raises:
-      ConversionError: naming every parameter that no row is about, and every foreign
-        name that two parameters with different values claim.
+      ConversionError: naming every parameter that no row is about, every foreign name
+        that two parameters with different values claim, and every one that lacks parts.
     """
-    out: dict[str, np.ndarray] = {}
+    # Foreign name -> the parts of its array, in their order; None until they come.
+    arrays: dict[str, list[np.ndarray | None]] = {}
     problems: list[str] = []
     for path, value in flatten(params).items():
         rows = [(r, f) for r in table if (f := r.match_target(path)) is not None]
@@ -351,13 +358,21 @@ def export_params(table: Sequence[Row], params: Mapping[str, Any]) -> dict[str, 
             problems.append(f"{path}: no row of the table exports it")
             continue
         row, fields = rows[0]
+        i, count = row.part
         for name, array in _exported(row, fields, np.asarray(value)):
-            if name in out and not np.array_equal(out[name], array):
+            parts = arrays.setdefault(name, [None] * count)
+            if parts[i] is not None and not np.array_equal(parts[i], array):
                 problems.append(f"{name}: {path} and another parameter differ on it")
-            out[name] = array
+            parts[i] = array
+    for name, parts in arrays.items():
+        if absent := [i for i, part in enumerate(parts) if part is None]:
+            problems.append(f"{name}: no parameter is part {absent} of {len(parts)}")
     if problems:
         raise ConversionError(problems)
-    return out
+    return {
+        name: np.concatenate(parts) if len(parts) > 1 else parts[0]
+        for name, parts in arrays.items()
+    }
 
 
 def _exported(row: Row, fields, value) -> Iterator[tuple[str, np.ndarray]]:

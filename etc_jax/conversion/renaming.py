@@ -107,18 +107,20 @@ class LayerRuns:
 
     `start.7.end` of runs of three layers is `start.run1.2.end`: a table has a row for
     each layer of the run, whose `{layer}` is the number of the run. Layers from `top`
-    on are of other kind: with `top` 6, `start.7.end` is `start.top.1.end`.
+    on are of other kind: with `top` 6, `start.7.end` is `start.top.1.end`. Runs may
+    begin after the `first` layers, which keep their names.
 
     Args:
       start: what stands before the number of a layer.
       length: layers of a run.
       top: number of the first layer of another kind; None: there is none.
+      first: layers before the runs.
     """
 
     TOP: ClassVar[str] = "top"
 
-    def __init__(self, start: str, length: int, top: int | None = None):
-        self.start, self.length, self.top = start, length, top
+    def __init__(self, start: str, length: int, top: int | None = None, first: int = 0):
+        self.start, self.length, self.top, self.first = start, length, top, first
         start = re.escape(start)
         self._layer = re.compile(rf"{start}\.(\d+)\.(.*)")
         self._of_run = re.compile(rf"{start}\.run(\d+)\.(\d+)\.(.*)")
@@ -138,15 +140,17 @@ class LayerRuns:
             if self.top is not None and int(match[1]) >= self.top:
                 layer = int(match[1]) - self.top
                 return f"{self.start}.{self.TOP}.{layer}.{match[2]}"
+            if int(match[1]) < self.first:
+                return name
             # Layer i of the run, which is repeated `run` times before it.
-            run, i = divmod(int(match[1]), self.length)
+            run, i = divmod(int(match[1]) - self.first, self.length)
             return f"{self.start}.run{i}.{run}.{match[2]}"
         return name
 
     def join(self, name: str) -> str:
         """The inverse of `split`."""
         if match := self._of_run.fullmatch(name):
-            layer = int(match[2]) * self.length + int(match[1])
+            layer = self.first + int(match[2]) * self.length + int(match[1])
             return f"{self.start}.{layer}.{match[3]}"
         if match := self._of_top.fullmatch(name):
             return f"{self.start}.{int(match[1]) + self.top}.{match[2]}"
