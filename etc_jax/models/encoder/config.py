@@ -42,8 +42,9 @@ class EncoderConfig(TransformerConfig):
 
     # Row of position 0 in its table; the rows before it are those of padding.
     position_offset: ClassVar[int] = 0
-    # How positions are encoded: by a table, unless a family has a choice.
+    # How positions are encoded: by a table, unless a family has a choice of kinds.
     positions: ClassVar[str] = "learnt"
+    position_kinds: ClassVar[tuple[str, ...]] = ("learnt",)
 
     # `sized` fields show in shapes or paths of parameters, `free` ones change nothing
     # that was learnt, and all others must agree at `init_from`.
@@ -114,3 +115,4 @@ class EncoderConfig(TransformerConfig):
         yield from at_least(0, "all").problems(self, "logits_chunk_length")
         yield from transformer_problems(self)
         yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
+        yield from choice(self.position_kinds).problems(self, "positions")

@@ -4,14 +4,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
-from etc_jax.base.rules import choice
 from etc_jax.config.model_fields import sized
 from etc_jax.layers.patterns.sliding_window import SlidingWindow
 from etc_jax.layers.stack import run_of
 from etc_jax.models.config_problems import window_problems
 from etc_jax.models.roberta.config import RobertaConfig
-
-POSITIONS = ("learnt", "sinusoidal", "relative", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +33,12 @@ class LongformerConfig(RobertaConfig):
     """
 
     formats: ClassVar[tuple[str, ...]] = ("sequence", "text_to_text")
+    position_kinds: ClassVar[tuple[str, ...]] = (
+        "learnt",
+        "sinusoidal",
+        "relative",
+        "none",
+    )
 
     # The released models: 4096 positions, windows of 256 tokens to each side.
     max_length: int = 4096
@@ -85,7 +88,6 @@ class LongformerConfig(RobertaConfig):
                 )
 
     def _position_problems(self) -> Iterator[tuple[str, str]]:
-        yield from choice(POSITIONS).problems(self, "positions")
         if self.positions in ("sinusoidal", "relative") and self.embed_dim % 2:
             yield (
                 "embed_dim",
