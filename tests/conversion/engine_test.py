@@ -13,6 +13,7 @@ from etc_jax.conversion.engine import (
     split_last,
     unflatten,
 )
+from etc_jax.conversion.renaming import LayerRuns
 
 TABLE = (
     Row("embed.weight", "embedder/embedding"),
@@ -170,3 +171,31 @@ def test_flatten_and_unflatten_are_inverse():
     tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
     assert flatten(tree) == {"a/b": 1, "a/c/d": 2, "e": 3}
     assert unflatten(flatten(tree)) == tree
+
+
+def test_an_array_of_several_parameters_is_taken_apart_and_joined():
+    table = [
+        Row("qkv", f"{kind}/kernel", TRANSPOSE, (i, 3)) for i, kind in enumerate("qkv")
+    ]
+    source = {"qkv": np.arange(30, dtype=np.float32).reshape(6, 5)}
+    leaf = jax.ShapeDtypeStruct((5, 2), np.float32)
+    abstract = {kind: {"kernel": leaf} for kind in "qkv"}
+    params, report = import_params(table, source, abstract)
+    np.testing.assert_array_equal(params["k"]["kernel"], source["qkv"][2:4].T)
+    assert set(report.loaded.values()) == {("qkv",)}
+    exported = export_params(table, params)
+    np.testing.assert_array_equal(exported["qkv"], source["qkv"])
+    with pytest.raises(ConversionError, match=r"qkv: no parameter is part \[1\] of 3"):
+        export_params(table, {k: x for k, x in params.items() if k != "k"})
+    short = {"qkv": source["qkv"][:5]}
+    with pytest.raises(ConversionError, match="cannot be laid out"):
+        import_params(table, short, abstract)
+
+
+def test_layers_before_the_runs_keep_their_names():
+    runs = LayerRuns("layers", 3, first=1)
+    names = [f"layers.{i}.wo" for i in range(7)]
+    split = [runs.split(name) for name in names]
+    assert split[:3] == ["layers.0.wo", "layers.run0.0.wo", "layers.run1.0.wo"]
+    assert split[4] == "layers.run0.1.wo"
+    assert [runs.join(name) for name in split] == names
