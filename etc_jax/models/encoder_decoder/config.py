@@ -94,6 +94,7 @@ class EncoderDecoderConfig(TransformerConfig):
     # Choices that a family makes, unless it has a field of that name.
     # How positions are encoded: "learnt", by tables; "relative", by a bias of logits.
     positions: ClassVar[str] = "learnt"
+    position_kinds: ClassVar[tuple[str, ...]] = ("learnt", "relative")
     # Row of position 0 in its table.
     position_offset: ClassVar[int] = 0
     embed_norm: ClassVar[bool] = True
@@ -216,6 +217,7 @@ class EncoderDecoderConfig(TransformerConfig):
         yield from at_least(0, "all").problems(self, "logits_chunk_length")
         yield from transformer_problems(self)
         yield from choice(REMAT_POLICIES).problems(self, "remat_policy")
+        yield from choice(self.position_kinds).problems(self, "positions")
         for name in ("pad_id", "decoder_start_id", "eos_id"):
             if not 0 <= (value := getattr(self, name)) < self.vocab_size:
                 yield (
