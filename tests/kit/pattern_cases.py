@@ -43,7 +43,7 @@ class PatternCase:
       sees: within an example; see `Sees`.
       packed: packed examples work; otherwise each row of `IDS` holds one.
       inputs: further ones of `SequenceInputs`.
-      options: of the layer.
+      options: of the layer, which may be other sizes.
       pairs: what one row counts, where it is another number than that of `sees`.
     """
 
@@ -72,7 +72,7 @@ class PatternCase:
         """Float64, so that what is not seen is exactly 0."""
         wide = {"dtype": jnp.float64, "param_dtype": jnp.float64, "stddev": 0.5}
         sizes = {"num_heads": HEADS, "head_dim": SIZE, "name": None}
-        return self.pattern.module(**sizes, **wide, **self.options, **options)
+        return self.pattern.module(**{**sizes, **wide, **self.options, **options})
 
 
 def inputs_of(ids: np.ndarray) -> jax.Array:

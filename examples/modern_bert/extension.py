@@ -1,0 +1,34 @@
+"""A ModernBERT for longer texts."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from etc_jax.conversion.config_rules import raise_all
+from etc_jax.models.encoder.extension import rows_fn
+from etc_jax.models.extension import (
+    Extended,
+    Extension,
+    Target,
+    fully_seen,
+    largest_difference,
+    length_of,
+)
+from modern_bert.config import ModernBertConfig
+
+
+def extend(
+    params: Mapping[str, Any], config: ModernBertConfig, asked: Extension
+) -> Extended:
+    """See `Target`: the same parameters, as rotations go on at any length."""
+    changes = {"max_length": length_of(config, asked)}
+    if asked.window is not None:
+        changes["local_window"] = asked.window
+    target = dataclasses.replace(config, **changes)
+    raise_all("the long model", map(" ".join, target.problems()))
+    rows = (rows_fn(c, params) for c in (config, target))
+    difference = largest_difference(*rows, config, fully_seen(config, target))
+    return Extended(dict(params), target, difference, ())
+
+
+EXTENSION = Target((ModernBertConfig,), extend, ("window",))
