@@ -60,9 +60,11 @@ def install(tmp_path, monkeypatch):
 
     yield install
     registry._waiting_plugins.cache_clear()
-    for name in ("yes_or_no", "tickets.urgency"):
-        registry._TABLES["data_set"].pop(name, None)
-    for name in [x for x in sys.modules if x.startswith(("its_package", "tickets"))]:
+    for table in registry._TABLES.values():
+        for name in ("yes_or_no", "tickets.urgency", "strided_bert"):
+            table.pop(name, None)
+    imported = ("its_package", "tickets", "strided_attention")
+    for name in [x for x in sys.modules if x.startswith(imported)]:
         del sys.modules[name]
 
 
