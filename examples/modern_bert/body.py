@@ -71,7 +71,7 @@ class ModernBert(Encoder):
         self.embeddings = Embeddings(c, self.deterministic)
         self.first = Stack(self._layer(0), 1, False, c.remat_policy)
         run = tuple(self._layer(i) for i in range(1, 1 + c.run))
-        self.rest = Stack(
+        self.rest_stack = Stack(
             functools.partial(Period, run, name="period"),
             (c.num_layers - 1) // c.run,
             c.scan_layers,
@@ -98,7 +98,7 @@ class ModernBert(Encoder):
 
     def stack(self, x: jax.Array, inputs: SequenceInputs, per_layer=None) -> jax.Array:
         """All layers: `[b, n, e]` -> the same shape."""
-        return self.rest(self.first(x, inputs), inputs, per_layer)
+        return self.rest_stack(self.first(x, inputs), inputs, per_layer)
 
 
 class ModernBertForMaskedLm(EncoderForMaskedLm):

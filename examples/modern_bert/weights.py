@@ -208,7 +208,7 @@ def names(config: ModernBertConfig) -> tuple[Row, ...]:
         *_layer_rows(config, "layers.0.", "encoder/first/layers_0/layer_0/"),
     ]
     for i in range(config.run):
-        target = f"encoder/rest/layers/period/layer_{i + 1}/"
+        target = f"encoder/rest_stack/layers/period/layer_{i + 1}/"
         rows += _layer_rows(config, _runs(config).source(i), target)
     return tuple(rows)
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+import family_cases
 import jax
 import numpy as np
 import programs
@@ -112,6 +113,27 @@ def test_its_patterns_keep_what_patterns_promise(family, kind):
     check_pairs(case)
     check_full_length(case)
     check_a_split_sequence(case)
+
+
+CHECKS = {
+    "gradients": family_cases.check_gradients,
+    "padding": family_cases.check_padding,
+    "alone": family_cases.check_alone,
+    "refusals": family_cases.check_refusals,
+    "layers": family_cases.check_layers,
+    "bfloat16": family_cases.check_bfloat16,
+    "mesh": family_cases.check_a_mesh,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.full(but=["gradients", "padding", "alone", "refusals"])
+def test_it_keeps_what_families_promise(family, check):
+    sizes = {**SIZES, "vocab_size": 24, "num_layers": 4, "head_dim": 6}
+    config = family.config(**sizes)
+    # There are no biases of keys, so that every parameter moves something.
+    case = family_cases.FamilyCase(NAME, config, without_gradient="(?!)")
+    CHECKS[check](case)
 
 
 def test_only_differences_of_positions_count(logits):
@@ -351,20 +373,22 @@ def test_a_command_trains_it_on_a_mesh(tmp_path):
 @pytest.mark.full
 def test_recipes_fine_tune_it(tmp_path):
     command = functools.partial(run, tmp_path, 1)
-    command("tickets.invent", "--out=made")
+    words = {"good": tiny_texts.WORDS[0], "bad": tiny_texts.WORDS[1]}
+    rows = [("text", "label"), *((8 * f"{w} ", label) for label, w in words.items())]
+    (tmp_path / "texts.csv").write_text("\n".join(map(",".join, rows)))
+    tiny_texts.tiny("bert").tokenizer.save(tmp_path / "tokenizer.json")
     command(
-        *("etc_jax.cli.prepare", "--task=tickets.urgency", "--workers=0"),
-        *("--tokenizer=made/tokenizer.json", "--input_length=64", "--global_length=1"),
-        *("--out=made/cache", "made/dev.jsonl"),
+        *("etc_jax.cli.prepare", "--task=classification", "--workers=0"),
+        *("--text_column=text", "--label_column=label", "--tokenizer=tokenizer.json"),
+        *("--input_length=64", "--global_length=1", "--out=cache", "texts.csv"),
     )
-    plugins = ("--plugin=tickets.urgency", f"--plugin={NAME}")
     command(
-        *("etc_jax.cli.train", *plugins, "--workdir=run"),
-        f"--config=classification:prepared=made/cache,{NAME},tiny",
+        *("etc_jax.cli.train", f"--plugin={NAME}", "--workdir=run"),
+        f"--config=classification:prepared=cache,{NAME},tiny",
         *("--config.train.num_steps=4", "--config.schedule.warmup_steps=0"),
         *("--config.train.eval_every_steps=4", "--config.checkpoint.every_steps=4"),
     )
-    model = ("--model=run", "--out=scores", "made/dev.jsonl")
-    command("etc_jax.cli.evaluate", *plugins, *model)
+    model = (f"--plugin={NAME}", "--model=run", "--out=scores", "texts.csv")
+    command("etc_jax.cli.evaluate", *model)
     scores = json.loads((tmp_path / "scores/scores.json").read_text())
-    assert 0 <= scores["metrics"]["f1"] <= 1
+    assert scores["task"] == "classification" and "accuracy" in scores["metrics"]
