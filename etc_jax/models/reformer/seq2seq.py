@@ -24,7 +24,7 @@ from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig, Side
 from etc_jax.models.encoder_decoder.flops import cross_attention
 from etc_jax.models.reformer import flops as reformer_flops
 from etc_jax.models.reformer.body import make_stack
-from etc_jax.models.reformer.config import ReformerConfig
+from etc_jax.models.reformer.config import POSITIONS, ReformerConfig
 from etc_jax.models.reformer.embeddings import ReformerPositions
 from etc_jax.ops import blocking
 
@@ -73,6 +73,7 @@ class ReformerSeq2SeqConfig(EncoderDecoderConfig):
     scan_layers: ClassVar[bool] = True
     remat_policy: ClassVar[str] = "none"
     logits_bias: ClassVar[bool] = True
+    position_kinds: ClassVar[tuple[str, ...]] = POSITIONS
 
     embed_dim: int = 512
     num_heads: int = 8
