@@ -142,7 +142,7 @@ CASES = {
         whole={"block_size": 24, "pooling_layers": 0},
         # Of the averages some are of padding, whose keys are this bias.
         without_gradient="(?<!pool/)key/bias",
-        mesh=OF_SEQUENCES,
+        mesh={"sequence": 8},
     ),
     "bart_ls globals": FamilyCase(
         "bart_ls",
@@ -163,7 +163,7 @@ CASES = {
         LongT5Config(**PAIR, **OF_T5, radius=2, block_size=4),
         whole={"encoder_attention": "local", "radius": 40},
         spread=0.15,
-        mesh=OF_SEQUENCES,
+        mesh={"sequence": 8},
     ),
     "long_t5 local": FamilyCase(
         "long_t5",
