@@ -163,7 +163,7 @@ CASES = {
         LongT5Config(**PAIR, **OF_T5, radius=2, block_size=4),
         whole={"encoder_attention": "local", "radius": 40},
         spread=0.15,
-        mesh={"sequence": 8},
+        mesh=OF_SEQUENCES,
     ),
     "long_t5 local": FamilyCase(
         "long_t5",
