@@ -12,7 +12,9 @@ from etc_jax.scoring import (
     coreference,
     hotpotqa,
     natural_questions,
+    qasper,
     rouge,
+    scrolls,
     squad,
     triviaqa,
     wikihop,
@@ -170,6 +172,33 @@ def run_rouge(case: dict) -> float:
     return worst
 
 
+def run_qasper(case: dict) -> float:
+    scores = qasper.score(
+        case["gold"],
+        case["predictions"],
+        text_evidence_only=case["text_evidence_only"],
+    )
+    official = case["official"]
+    want = {"answer_f1": official["Answer F1"], "evidence_f1": official["Evidence F1"]}
+    for name, value in official["Answer F1 by type"].items():
+        want[f"answer_f1_{name}"] = value
+    assert len(scores.missing["answer"]) == official["Missing predictions"]
+    return largest_difference(dict(scores.metrics), want)
+
+
+def run_scrolls(case: dict) -> float:
+    pytest.importorskip("rouge_score")
+    return largest_difference(
+        scrolls.official_metrics(case["task"], case["predictions"], case["references"]),
+        case["expected"],
+    )
+
+
+def run_scrolls_average(description: dict) -> float:
+    case = description["benchmark_average"]
+    return abs(scrolls.average(case["per_task"]) - case["expected"])
+
+
 def run_tokenizers(case: dict) -> float:
     """Ids are equal: there is no difference to speak of."""
     for kind in FOLDERS:
@@ -190,8 +219,11 @@ RUNNERS = {
     "hotpotqa": run_hotpotqa,
     "natural_questions": run_natural_questions,
     "openkp": openkp_goldens.run,
+    "qasper": run_qasper,
     "quality": run_quality,
     "rouge": run_rouge,
+    "scrolls": run_scrolls,
+    "scrolls average": run_scrolls_average,
     "squad": run_squad,
     "tokenizers": run_tokenizers,
     "triviaqa": run_triviaqa,
@@ -199,12 +231,5 @@ RUNNERS = {
     "wikihop accuracy": run_wikihop_accuracy,
 }
 
-# Kinds whose data sets do not exist here yet. A kind leaves this list when it gets a
-# runner.
-NOT_BUILT = frozenset(
-    {
-        "qasper",
-        "scrolls",
-        "scrolls average",
-    }
-)
+# Kinds that have no runner yet.
+NOT_BUILT: frozenset[str] = frozenset()

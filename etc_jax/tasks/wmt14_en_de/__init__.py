@@ -8,24 +8,15 @@ The score is of all sentences together and of detokenised text; see
 """
 
 import dataclasses
-from typing import Any
 
 from etc_jax.datasets.task import register
 from etc_jax.datasets.text_converter import WORDING, make_text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
-from etc_jax.scoring import bleu
+from etc_jax.scoring import texts
 from etc_jax.tasks.wmt14_en_de import records
 
 # Of single sentences: few have more than 100 words.
 SIZES = TextToTextSizes(input_length=256, target_length=256)
-
-
-def unread_gold(name: str) -> dict[str, Any]:
-    """What `score` takes for a pair that cannot be read.
-
-    What it would be compared with is not known: it adds nothing, and is counted.
-    """
-    return {"id": name, "references": [""]}
 
 
 DATA_SET = register(
@@ -34,11 +25,11 @@ DATA_SET = register(
         read=records.read,
         parse=records.parse,
         metric="bleu",
-        score=bleu.score,
+        score=texts.scorer("bleu"),
         fields={
             "release": records.release,
             "companions": records.partners,
-            "unread_gold": unread_gold,
+            "unread_gold": texts.unread_gold,
         },
         sizes=SIZES,
         options=records.OPTIONS,
