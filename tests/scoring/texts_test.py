@@ -89,7 +89,7 @@ def test_intervals_hold_the_mean_and_leave_numpys_draws_alone(pairs):
         if name != "geometric_mean":
             bounds = [wide[name].low, narrow[name].low, value]
             bounds += [narrow[name].high, wide[name].high]
-            assert bounds == sorted(bounds) and wide[name].low < wide[name].high
+            assert bounds == sorted(set(bounds))
             assert wide[name].mid == pytest.approx(value, abs=0.01)
     with pytest.raises(ValueError, match="confidence is 2; expected a number from 0"):
         rouge.intervals(*few, confidence=2)
