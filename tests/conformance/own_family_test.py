@@ -132,7 +132,7 @@ def test_it_keeps_what_families_promise(family, check):
     sizes = {**SIZES, "vocab_size": 24, "num_layers": 4, "head_dim": 6}
     config = family.config(**sizes)
     # There are no biases of keys, so that every parameter moves something.
-    case = family_cases.FamilyCase(NAME, config, without_gradient="(?!)")
+    case = family_cases.FamilyCase(*(NAME, config), without_gradient="(?!)", spread=0.2)
     CHECKS[check](case)
 
 
