@@ -26,11 +26,13 @@ After training without global tokens: their projections become copies again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from etc_jax.base import registry
 from etc_jax.cli import command_line
 from etc_jax.cli.model_commands import (
     add_source_flags,
@@ -170,6 +172,9 @@ def _report(source: Any, extended: Extended, length: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code: 2 for bad input, 4 for a damaged run."""
+    with contextlib.suppress(registry.PluginError):  # the parser tells of it
+        # --to may be a family of such a module.
+        command_line.first_given(argv)
     args = _parser().parse_args(argv)
     args.to = _short_names().get(args.to, args.to)
     return carry_out(_PROG, lambda: run(args), args.out)

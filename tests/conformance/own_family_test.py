@@ -357,6 +357,13 @@ def run(folder, devices, *argv):
     return done.stdout
 
 
+def test_a_command_knows_it_as_a_target(tmp_path):
+    # In a process that has not seen it before.
+    argv = (f"--plugin={NAME}", f"--to={NAME}", "--from=nowhere", "--out=long")
+    with pytest.raises(AssertionError, match="nowhere"):
+        run(tmp_path, 1, "etc_jax.cli.extend", *argv)
+
+
 @pytest.mark.full
 def test_a_command_trains_it_on_a_mesh(tmp_path):
     (tmp_path / "text").write_bytes(bytes(range(97, 122)) * 400)
