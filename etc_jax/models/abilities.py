@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import etc_jax.models  # noqa: F401
 from etc_jax import sharding
 from etc_jax.base import registry
 from etc_jax.conversion import exchange

@@ -64,10 +64,6 @@ RUNNERS = {
     "wordpiece tokenizer": tokenizers.run_wordpiece,
 }
 
-# Kinds of golden cases whose subject does not exist here yet. A kind leaves this list
-# when it gets a runner.
-NOT_BUILT = frozenset({})
-
 # Other cases of a family and its head, which has a smaller one that `make test` runs.
 FULL = {
     "peers/longt5_local",
@@ -95,19 +91,15 @@ def pytest_generate_tests(metafunc):
         given=golden_folder(metafunc.config),
         part="fixtures",
         find_fn=find_cases,
-        kind_fn=lambda case: case.kind,
-        not_built=NOT_BUILT,
         full=FULL,
     )
 
 
 def _run(case: Case) -> float:
-    if case.kind in NOT_BUILT:
-        raise golden_cases.NotBuiltError(case.kind)
     if case.kind not in RUNNERS:
         pytest.fail(
             f"{case.path} has the unknown kind {case.kind!r}; known are "
-            f"{sorted(RUNNERS)}, not built are {sorted(NOT_BUILT)}"
+            f"{sorted(RUNNERS)}"
         )
     with jax.default_matmul_precision("highest"):
         return RUNNERS[case.kind](case)
@@ -129,7 +121,3 @@ def test_golden_case(case, request, record_property):
     difference = _run(case)
     record_property("largest_difference", difference)
     assert difference <= _tolerance(case)
-
-
-def test_a_kind_is_either_built_or_listed_as_not_built():
-    assert not NOT_BUILT & set(RUNNERS)

@@ -12,10 +12,6 @@ import pytest
 from golden_data import lacking, shared_folder
 
 
-class NotBuiltError(NotImplementedError):
-    """The subject of a golden case does not exist here yet."""
-
-
 def parametrize(
     metafunc: pytest.Metafunc,
     name: str,
@@ -24,8 +20,6 @@ def parametrize(
     given: str | None,
     part: str,
     find_fn: Callable[[pathlib.Path], Sequence[Any]],
-    kind_fn: Callable[[Any], str | None],
-    not_built: Collection[str],
     full: Collection[str] = (),
 ) -> None:
     """Makes one item for each case, or one that tells why there is none.
@@ -37,8 +31,6 @@ def parametrize(
       given: the folder it names, below that of the command; None without the option.
       part: below the shared folder, where cases are without the option.
       find_fn: folder -> cases, each with a `name`.
-      kind_fn: case -> what it is of.
-      not_built: kinds whose cases must raise `NotBuiltError`.
       full: names of cases that `make test` leaves out.
     """
     if name not in metafunc.fixturenames:
@@ -56,18 +48,10 @@ def parametrize(
         metafunc.parametrize(name, [problem], ids=["no golden data"])
         return
     params = [
-        _param(case, [pytest.mark.full] * (case.name in full), kind_fn(case), not_built)
+        pytest.param(case, id=case.name, marks=[pytest.mark.full] * (case.name in full))
         for case in cases
     ]
     metafunc.parametrize(name, params)
-
-
-def _param(case: Any, marks: list, kind: str | None, not_built: Collection[str]):
-    if kind in not_built:
-        reason = f"not built yet: {kind}"
-        failure = {"raises": NotBuiltError, "reason": reason}
-        marks = [*marks, pytest.mark.xfail(strict=True, **failure)]
-    return pytest.param(case, id=case.name, marks=marks)
 
 
 def require(case: Any, given: str | None) -> None:

@@ -230,6 +230,3 @@ RUNNERS = {
     "wikihop": run_wikihop,
     "wikihop accuracy": run_wikihop_accuracy,
 }
-
-# Kinds that have no runner yet.
-NOT_BUILT: frozenset[str] = frozenset()
