@@ -121,6 +121,7 @@ def test_what_was_there_before_and_what_is_freed_do_not_count():
     assert len(held) == 60 * MIB
 
 
+@pytest.mark.full
 def test_memory_of_the_first_call_alone_does_not_count():
     calls = []
 

@@ -225,7 +225,7 @@ def test_bfloat16_is_near_float32(case):
     check_bfloat16(case)
 
 
-@pytest.mark.full(but=["bart", "big_bird", "etc", "longformer", "long_t5"])
+@pytest.mark.full(but=["bart", "etc", "longformer"])
 @on_meshes
 def test_eight_devices_equal_one(case):
     check_a_mesh(case)

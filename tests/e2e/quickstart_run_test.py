@@ -13,6 +13,8 @@ from training_runs import lines
 from xla_flags import xla_flags
 
 pytest.importorskip("nupunkt")
+# Quicker: main_path_test.py, the same stop, resume and figures.
+pytestmark = pytest.mark.full
 
 
 def one_device() -> dict[str, str]:

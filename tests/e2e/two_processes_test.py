@@ -108,6 +108,7 @@ def test_two_processes_learn_what_one_learns(whole, tmp_path):
     assert processes.saved_steps(whole.workdir) == [4, 8, 12]
 
 
+@pytest.mark.full
 def test_a_signal_to_one_of_two_stops_both_and_the_run_goes_on_bit_by_bit(
     whole, start, tmp_path
 ):
