@@ -39,6 +39,10 @@ registry.register("data_set", "yes_or_no")(
 '''
 
 
+# What is registered here.
+NAMES = ("yes_or_no", "tickets.urgency", "strided_bert", "modern_bert", "modernbert")
+
+
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Installs a package with one module, as pip leaves it: files and metadata."""
@@ -61,9 +65,9 @@ def install(tmp_path, monkeypatch):
     yield install
     registry._waiting_plugins.cache_clear()
     for table in registry._TABLES.values():
-        for name in ("yes_or_no", "tickets.urgency", "strided_bert"):
+        for name in NAMES:
             table.pop(name, None)
-    imported = ("its_package", "tickets", "strided_attention")
+    imported = ("its_package", "tickets", "strided_attention", "modern_bert")
     for name in [x for x in sys.modules if x.startswith(imported)]:
         del sys.modules[name]
 
