@@ -14,8 +14,7 @@ from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
 from etc_jax.loading import model_source
 from etc_jax.loading.model import LoadedModel
-from etc_jax.loading.text_encoder import text_encoder_of
-from etc_jax.models.family import find
+from etc_jax.loading.text_encoder import encodes, text_encoder_of
 
 
 def load(
@@ -65,7 +64,7 @@ def _max_length(
 ) -> int | None:
     """Tokens of the longest text; None: any, or for models that encode no texts."""
     family = native.family_of(config)
-    if find(family).text_encoder is None:
+    if not encodes(family):
         return None
     longest = text_encoder_of(family, config).max_length
     if asked is None:

@@ -107,18 +107,28 @@ class TextEncoder(Protocol):
         """The hidden states of the global tokens, of what `apply` gave."""
 
 
+def encodes(family: str) -> bool:
+    """Whether the models of a family encode texts."""
+    return family in _readings()
+
+
+def _readings() -> dict[str, str]:
+    """{family: name of how its models read texts} of those that do."""
+    readings = {name: find(name).text_encoder for name in registry.names("family")}
+    return {name: reading for name, reading in readings.items() if reading}
+
+
 def text_encoder_of(family: str, config: Any) -> TextEncoder:
     """How the models of a family read texts.
 
     Raises:
       ValueError: if they do not encode texts.
     """
-    readings = {name: find(name).text_encoder for name in registry.names("family")}
-    if not readings.get(family):
-        names = ", ".join(name for name, reading in readings.items() if reading)
+    readings = _readings()
+    if family not in readings:
         raise ValueError(
             f"the model is of family {family!r}, which does not encode texts here; "
-            f"{names} do. Give inputs that you make yourself to its module of "
-            "etc_jax.models"
+            f"{', '.join(readings)} do. Give inputs that you make yourself to its "
+            "module of etc_jax.models"
         )
     return registry.lookup(KIND, readings[family])(config)

@@ -31,9 +31,8 @@ from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task, find_task
 from etc_jax.loading import model_source
-from etc_jax.models import family as families
 
-ETC = "etc"
+ETC, SIZES = "etc", "model_sizes"
 # Of any family: those of its fields that it has.
 TINY = recipes.TINY_MODEL | {
     "num_types": 16,
@@ -161,8 +160,10 @@ def config_of_texts(
 def _base_sizes() -> dict[str, Any]:
     """Family -> its base size, of all that heads can be put on."""
     names = [*registry.names("encoder_body"), ETC]
-    sizes = {name: families.find(name).sizes or {} for name in names}
-    return {name: named["base"] for name, named in sizes.items() if "base" in named}
+    sized = {name: registry.lookup(SIZES, name) for name in registry.names(SIZES)}
+    return {
+        name: sized[name]["base"] for name in names if "base" in sized.get(name, {})
+    }
 
 
 def _model(chosen: set[str], start: str | None, cache: WindowCache | None):
