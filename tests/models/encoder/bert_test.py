@@ -76,6 +76,13 @@ def test_a_config_that_cannot_be_lifted_is_refused(changes, message):
         bert_source._config(reference.CONFIG | changes)
 
 
+def test_everything_wrong_with_a_config_is_told_at_once():
+    wrong = {"vocab_size": 0, "hidden_act": "gelu_10", "is_decoder": True}
+    with pytest.raises(ValueError) as caught:
+        bert_source._config(reference.CONFIG | wrong)
+    assert all(f"{key} is" in str(caught.value) for key in wrong)
+
+
 @pytest.mark.parametrize("config", [reference.CONFIG, reference.ROBERTA])
 def test_every_name_is_read_with_and_without_the_prefix(config):
     arrays = reference.random_arrays(config)
