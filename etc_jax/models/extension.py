@@ -123,8 +123,9 @@ def extend(
       ValueError: if that cannot be made of the source, or the result differs from it on
         short inputs.
     """
-    choice(list(targets())).check(to=asked.to)
-    target = targets()[asked.to]
+    by_family = targets()
+    choice(list(by_family)).check(to=asked.to)
+    target = by_family[asked.to]
     _check(config, asked, target)
     extended = target.extend(
         params, dataclasses.replace(config, dtype="float32"), asked
@@ -244,6 +245,28 @@ def largest_difference(
         want = np.asarray(before(tokens, mask))
         got = np.asarray(after(tokens, mask, **(inputs or {})))
     return float(np.abs(got - want)[mask > 0].max())
+
+
+def difference_on_short_inputs(
+    before: RowsFn,
+    after: RowsFn,
+    config: EncoderConfig | EncoderDecoderConfig,
+    target: EncoderConfig | EncoderDecoderConfig,
+    more_inputs: Mapping[str, Any] | None = None,
+) -> float:
+    """`largest_difference` where tokens of both models see all others.
+
+    Args:
+      before: the source.
+      after: the long model.
+      config: of the source.
+      target: of the long model.
+      more_inputs: further ones of the long model, which must not change its rows: it is
+        compared with them, and without.
+    """
+    window = fully_seen(config, target)
+    kinds = [{}] if more_inputs is None else [{}, more_inputs]
+    return max(largest_difference(before, after, config, window, x) for x in kinds)
 
 
 def check_difference(difference: float, between: str) -> None:

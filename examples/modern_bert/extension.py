@@ -10,8 +10,7 @@ from etc_jax.models.extension import (
     Extended,
     Extension,
     Target,
-    fully_seen,
-    largest_difference,
+    difference_on_short_inputs,
     length_of,
 )
 from modern_bert.config import ModernBertConfig
@@ -27,7 +26,7 @@ def extend(
     target = dataclasses.replace(config, **changes)
     raise_all("the long model", map(" ".join, target.problems()))
     rows = (rows_fn(c, params) for c in (config, target))
-    difference = largest_difference(*rows, config, fully_seen(config, target))
+    difference = difference_on_short_inputs(*rows, config, target)
     return Extended(dict(params), target, difference, ())
 
 

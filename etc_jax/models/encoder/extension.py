@@ -18,8 +18,7 @@ from etc_jax.models.extension import (
     Extended,
     Extension,
     RowsFn,
-    fully_seen,
-    largest_difference,
+    difference_on_short_inputs,
     positions_of,
 )
 
@@ -68,13 +67,9 @@ def extended(
     model = encoder.model_of(values, weights, target)
     new_params, _ = encoder.from_common(weights, target, encoder.shapes(model))
     before, after = rows_fn(config, params), rows_fn(target, new_params)
-    window = fully_seen(config, target)
-    differences = [
-        largest_difference(before, after, config, window, inputs)
-        for inputs in ({}, more_inputs)
-        if inputs is not None
-    ]
-    return Extended(new_params, target, max(differences), left_behind)
+    models = before, after, config, target
+    difference = difference_on_short_inputs(*models, more_inputs)
+    return Extended(new_params, target, difference, left_behind)
 
 
 def rows_fn(config: EncoderConfig, params: Mapping[str, Any]) -> RowsFn:

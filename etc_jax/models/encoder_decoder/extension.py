@@ -15,8 +15,7 @@ from etc_jax.models.encoder_decoder.config import EncoderDecoderConfig
 from etc_jax.models.extension import (
     Extended,
     RowsFn,
-    fully_seen,
-    largest_difference,
+    difference_on_short_inputs,
 )
 
 
@@ -45,13 +44,9 @@ def extended(
     shapes = encoder_decoder.shapes(target)
     new_params, _ = encoder_decoder.import_hf(weights, target, shapes)
     before, after = rows_fn(config, params), rows_fn(target, new_params)
-    window = fully_seen(config, target)
-    differences = [
-        largest_difference(before, after, config, window, inputs)
-        for inputs in ({}, more_inputs)
-        if inputs is not None
-    ]
-    return Extended(new_params, target, max(differences), ())
+    models = before, after, config, target
+    difference = difference_on_short_inputs(*models, more_inputs)
+    return Extended(new_params, target, difference, ())
 
 
 def rows_fn(config: EncoderDecoderConfig, params: Mapping[str, Any]) -> RowsFn:
