@@ -2,7 +2,8 @@
 
 A file has a JSON object a line, with `input` and `target`, both text, `prefix` if there
 is one, such as a question about the input, and `id`; without, pairs are named by the
-beginning of their SHA-256.
+beginning of their SHA-256. Where several texts are right, `target` is a list of them,
+or lines that follow one another have the same `id` and `input`.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from etc_jax.data.text.pairs import cut_to
 from etc_jax.data.tokenizers.base import Tokenizer
-from etc_jax.datasets.fields import STRING, Fields
-from etc_jax.datasets.json_lines import read_line_records, read_lines
+from etc_jax.datasets.fields import STRING, Fields, list_of
+from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.offsets import encode
 from etc_jax.datasets.options import InputOptions
-from etc_jax.datasets.records import BadRecordError, Note, Problems
+from etc_jax.datasets.records import BadRecordError, Note
 from etc_jax.datasets.tables import TableOptions, digest_id, record_id
 from etc_jax.formats.text_to_text import end_id
 
@@ -35,12 +36,21 @@ class Pair:
       input: text to be read.
       target: text to be written; None without one.
       prefix: text that is read before the input; None without one.
+      others: texts that are as right as the target.
+      between: what stands between prefix and input where they are one text.
     """
 
     id: str
     input: str
     target: str | None
     prefix: str | None = None
+    others: tuple[str, ...] = ()
+    between: str = " "
+
+    @property
+    def references(self) -> list[str] | None:
+        """All right texts; None if there is none."""
+        return None if self.target is None else [self.target, *self.others]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +62,31 @@ class PairOptions(InputOptions):
         those of BART and LED do; T5 has none.
       prefix_length: positions of the prefix, before those of the input, as
         model.sled.prefix_length has them; a longer one is cut, a shorter one padded.
-        0: the prefix is the beginning of the input, with a space between them.
+        0: the prefix is the beginning of the input.
       prefix_every: the prefix is repeated at the start of each so many positions, as in
         the blocks of a BART-LS, cut to prefix_length but not padded. 0: it is there
         once.
     """
 
     given_to: ClassVar[tuple[str, ...]] = ("features", "record_length")
+    # A choice where records may have several right texts: see `TextOptions`.
+    every_target: ClassVar[bool] = False
 
     begin_token: bool = False
     prefix_length: int = 0
     prefix_every: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(PairOptions):
+    """How texts become tokens, and which of several right ones are learnt.
+
+    Attributes:
+      every_target: of a record with several right texts each is learnt, in an input of
+        its own; without, the first one alone.
+    """
+
+    every_target: bool = False
 
 
 class EncodedPair(NamedTuple):
@@ -84,15 +108,13 @@ class EncodedPair(NamedTuple):
 PLAIN = PairOptions()
 
 
-def read(
-    paths: Sequence[str | os.PathLike], problems: Problems | None = None
-) -> Iterator[Pair]:
-    """The pairs of JSON lines, with or without a target; see `read_line_records`."""
-    return read_line_records(paths, parse, problems)
-
-
-def parse(value: Any, note: Note) -> Pair:
+def parse(value: Any, note: Note, *, between: str = " ") -> Pair:
     """A pair from a JSON value; see the module.
+
+    Args:
+      value: the object.
+      note: not called: pairs are used as a whole or not at all.
+      between: see `Pair`.
 
     Raises:
       BadRecordError: if it cannot be used.
@@ -100,13 +122,61 @@ def parse(value: Any, note: Note) -> Pair:
     del note
     fields = Fields(value)
     text = fields.get("input", STRING)
-    target = fields.get("target", STRING, None)
+    target, *others = fields.get("target", _one_or_more, [None])
     prefix = fields.get("prefix", STRING, None)
     if not text.strip():
         raise BadRecordError("no text", "the input is blank, expected text")
-    named = [text, target] if prefix is None else [text, target, prefix]
+    named = [text, target, *others] if prefix is None else [text, target, prefix]
     name = record_id(fields, digest_id(named), TableOptions())
-    return Pair(name, text, target, prefix)
+    return Pair(name, text, target, prefix, tuple(others), between)
+
+
+def _one_or_more(value: Any, what: str) -> Sequence[str]:
+    if isinstance(value, list):
+        return list_of(STRING, least=1)(value, what)
+    return [STRING(value, what)]
+
+
+def joined_references(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """(number, value) of records, neighbours of one id and one input as one.
+
+    Their targets become a list. Values that differ in more stay as they are: their ids
+    are there twice.
+
+    Raises:
+      BadRecordError: where `values` does; records before that place have come out.
+    """
+    held: tuple[int, Any] | None = None
+    fault: BadRecordError | None = None
+    try:
+        for number, value in values:
+            if held is not None and _are_one(held[1], value):
+                if "target" in value:
+                    targets = [*_listed(held[1]["target"]), *_listed(value["target"])]
+                    held = held[0], {**held[1], "target": targets}
+                continue
+            if held is not None:
+                yield held
+            held = number, value
+    except BadRecordError as error:
+        fault = error
+    if held is not None:
+        yield held
+    if fault is not None:
+        raise fault
+
+
+def _are_one(first: Any, second: Any) -> bool:
+    """Whether two values have the same id, and differ in their targets at most."""
+    if not (isinstance(first, dict) and isinstance(second, dict)):
+        return False
+    if first.get("id") is None or first.keys() != second.keys():
+        return False
+    return all(second[name] == x for name, x in first.items() if name != "target")
+
+
+def _listed(target: Any) -> list[Any]:
+    return target if isinstance(target, list) else [target]
 
 
 def read_complete(paths: Sequence[str | os.PathLike]) -> Iterator[Pair]:
@@ -124,19 +194,20 @@ def read_complete(paths: Sequence[str | os.PathLike]) -> Iterator[Pair]:
             except BadRecordError as e:
                 raise e.at(f"{os.fspath(path)}, record {number}") from e
             name = f"{pathlib.Path(path).name}:{number}"
-            yield dataclasses.replace(pair, id=name)
+            for target in pair.references:
+                yield dataclasses.replace(pair, id=name, target=target, others=())
 
 
 def _complete(value: Any) -> Pair:
     if isinstance(value, BadRecordError):
         raise value
-    Fields(value).get("target", STRING)
+    Fields(value).get("target", _one_or_more)
     return parse(value, lambda kind, message: None)
 
 
 def joined(pair: Pair) -> str:
     """What is read of a pair as one text: the prefix, if any, and the input."""
-    return f"{pair.prefix} {pair.input}" if pair.prefix else pair.input
+    return f"{pair.prefix}{pair.between}{pair.input}" if pair.prefix else pair.input
 
 
 def encoded(

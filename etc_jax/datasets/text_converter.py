@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,9 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
-from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, encoded
-from etc_jax.datasets.task import DataSet, FeatureConverter, without_quirks
+from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, TextOptions, encoded
+from etc_jax.datasets.task import FeatureConverter, without_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
-from etc_jax.scoring.result import Scores
 
 WORDING = Wording(
     question="Record",
@@ -27,8 +26,9 @@ WORDING = Wording(
     side_by_side=True,
 )
 
-_WHY = "a text is to be written, and models that read inputs so only choose"
-_ONLY_WRITTEN = {"structured": _WHY, "sequence": _WHY}
+
+def _first(of_windows: Sequence[Any]) -> Any:
+    return of_windows[0]
 
 
 def _itself(record: Pair) -> Pair:
@@ -36,7 +36,8 @@ def _itself(record: Pair) -> Pair:
 
 
 def _input_of(record: Pair) -> tuple[str, ExplainedDocument]:
-    return "", ExplainedDocument.of_text("Input", record.input)
+    document = ExplainedDocument.of_text("Input", record.input)
+    return (record.prefix or "").strip(), document
 
 
 def make_text_converter(
@@ -65,65 +66,14 @@ def make_text_converter(
         sizes=sizes,
         features=without_quirks(name)(texts.features),
         options=options,
+        drawn_by=("every_target",) if isinstance(options, TextOptions) else (),
         decode=of_one_setting(texts.written),
         explain=texts.explain,
+        # Windows of a record differ in what is to be written alone.
+        pool=_first,
+        pool_explained=_first,
         gold_outputs=texts.gold_outputs,
         record_length=texts.record_length,
-    )
-
-
-def make_text_data_set(
-    name: str,
-    *,
-    read: Callable[..., Any],
-    parse: Callable[..., Any],
-    metric: str,
-    score: Callable[..., Scores],
-    references_of: Callable[[Any], Sequence[str] | None] | None = None,
-    fields: Mapping[str, Any] | None = None,
-    pair_of: Callable[[Any], Pair] = _itself,
-    **converter: Any,
-) -> DataSet:
-    """A data set whose records are read as text, and answered by a text alone.
-
-    Args:
-      name: of the data set.
-      read: see `DataSet`.
-      parse: see `DataSet`.
-      metric: see `DataSet`.
-      score: ({"id", "references"} of records, texts by record id) -> official metrics.
-      references_of: record -> right texts, one or more; None: there are none. By
-        default the target.
-      fields: others of the `DataSet`, by name.
-      pair_of: see `make_text_converter`.
-      **converter: the others of `make_text_converter`.
-    """
-
-    def gold(record: Any) -> dict[str, Any] | None:
-        if references_of is not None:
-            references = references_of(record)
-        else:
-            target = pair_of(record).target
-            references = None if target is None else [target]
-        if references is None:
-            return None
-        return {"id": record.id, "references": [*references]}
-
-    converters = {
-        "text_to_text": make_text_converter(name, pair_of=pair_of, **converter)
-    }
-    return DataSet(
-        name=name,
-        read=read,
-        parse=parse,
-        metric=metric,
-        no_answer="",
-        official=dict,
-        gold=gold,
-        score=score,
-        converters=converters,
-        absent=_ONLY_WRITTEN,
-        **(fields or {}),
     )
 
 
@@ -145,26 +95,38 @@ class _Texts:
         *,
         options: PairOptions | None = None,
     ) -> list[TextToTextWindow]:
-        """The one window of a record.
+        """The one window of a record, or one for each right text that is learnt.
 
         Raises:
           BadRecordError: if the input has no token.
           ValueError: if the tokenizer lacks a special token.
         """
         options = self.options if options is None else options
-        tokens = encoded(self.pair_of(record), tokenizer, options)
-        room = options.prefix_length or tokens.prefix_tokens
+        pair = self.pair_of(record)
+        targets = [pair.target, *pair.others] if options.every_target else [pair.target]
+        how = tokenizer, sizes or self.sizes, options
         return [
-            TextToTextWindow(
-                record=record,
-                labels={},
-                cut=too_long(prefixes=(tokens.prefix_tokens, room)),
-                unusable="no target" if tokens.target is None else None,
-                **parts_of(
-                    sizes or self.sizes, tokens.ids, tokens.marks, tokens.target
-                ),
-            )
+            self._window(record, dataclasses.replace(pair, target=target), *how)
+            for target in targets
         ]
+
+    def _window(
+        self,
+        record: Any,
+        pair: Pair,
+        tokenizer: Tokenizer,
+        sizes: TextToTextSizes,
+        options: PairOptions,
+    ) -> TextToTextWindow:
+        tokens = encoded(pair, tokenizer, options)
+        room = options.prefix_length or tokens.prefix_tokens
+        return TextToTextWindow(
+            record=record,
+            labels={},
+            cut=too_long(prefixes=(tokens.prefix_tokens, room)),
+            unusable="no target" if tokens.target is None else None,
+            **parts_of(sizes, tokens.ids, tokens.marks, tokens.target),
+        )
 
     def written(
         self, texts: np.ndarray, windows: Sequence[TextToTextWindow]

@@ -7,6 +7,7 @@ A record has an id and references, one text or more, of which the best counts.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,12 +27,16 @@ class Metric(NamedTuple):
     Attributes:
       score: see `ScoreFn`.
       headline: the one of its metrics that models are ranked by.
+      of_all: whether its metrics are of all records together, and no means over them;
+        see `unread_gold`.
     """
 
     score: ScoreFn
     headline: str
+    of_all: bool = False
 
 
+@functools.cache
 def scorer(*names: str) -> ScoreFn:
     """The score function of a data set: the metrics of each of `METRICS` named.
 
@@ -59,8 +64,7 @@ def scorer(*names: str) -> ScoreFn:
 def unread_gold(name: str) -> dict[str, Any]:
     """The gold of a record that could not be read: no words, and of no class.
 
-    For `bleu` and `classification`, whose metrics are of all records together; the
-    others are means over records, to which one that was not read adds 0.
+    Means over records need none: one that was not read adds 0 to them.
     """
     return {"id": name, "references": [""]}
 
@@ -122,8 +126,8 @@ METRICS = {
     "rouge": Metric(rouge.score, "geometric_mean"),
     "f1": Metric(_best_of("f1", _f1), "f1"),
     "exact_match": Metric(_best_of("exact_match", answers.exact_match), "exact_match"),
-    "bleu": Metric(bleu.score, "bleu"),
-    "classification": Metric(_score_classes, "accuracy"),
+    "bleu": Metric(bleu.score, "bleu", of_all=True),
+    "classification": Metric(_score_classes, "accuracy", of_all=True),
 }
 """By the name that a data set gives. `f1` and `exact_match` are those of SQuAD; `rouge`
 is without stemmer, as in SCROLLS."""

@@ -6,6 +6,7 @@ import pytest
 from data_sets import SAMPLES, as_texts, options_of, release_of, tokenizer_of
 from score_packages import require_for
 from small_run import evaluated, once, prepared, sizes_of, small_config, trained
+from text_sets import TEXT_SETS
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
@@ -113,7 +114,8 @@ ABSENT |= {(name, format) for name in WRITTEN for format in ("structured", "sequ
 
 
 def test_every_cell_is_filled_or_says_why_it_is_not():
-    assert {name for name in task_lib.names() if "." not in name} == SAMPLES.keys()
+    names = {name for name in task_lib.names() if "." not in name}
+    assert names == SAMPLES.keys() | TEXT_SETS.keys()
     for name in SAMPLES:
         data_set = task_lib.find(name)
         for format in ("structured", "sequence"):

@@ -10,9 +10,9 @@ The score is of all sentences together and of detokenised text; see
 import dataclasses
 
 from etc_jax.datasets.task import register
-from etc_jax.datasets.text_converter import WORDING, make_text_data_set
+from etc_jax.datasets.text_converter import WORDING
+from etc_jax.datasets.text_sets import text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
-from etc_jax.scoring import texts
 from etc_jax.tasks.wmt14_en_de import records
 
 # Of single sentences: few have more than 100 words.
@@ -20,20 +20,16 @@ SIZES = TextToTextSizes(input_length=256, target_length=256)
 
 
 DATA_SET = register(
-    make_text_data_set(
+    text_data_set(
         "wmt14_en_de",
-        read=records.read,
-        parse=records.parse,
-        metric="bleu",
-        score=texts.scorer("bleu"),
-        fields={
-            "release": records.release,
-            "companions": records.partners,
-            "unread_gold": texts.unread_gold,
-        },
+        measure="bleu",
         sizes=SIZES,
         options=records.OPTIONS,
         wording=dataclasses.replace(WORDING, question="Sentence", answer="Translation"),
+        read=records.read,
+        parse=records.parse,
+        release=records.release,
+        companions=records.partners,
     )
 )
 """The data set, as commands and configs find it."""
