@@ -140,8 +140,8 @@ def _one_or_more(value: Any, what: str) -> Sequence[str]:
 def joined_references(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """(number, value) of records, neighbours of one id and one input as one.
 
-    Their targets become a list. Values that differ in more stay as they are: their ids
-    are there twice.
+    Their targets become a list. Values that differ in more, or whose targets are no
+    texts, stay as they are: what is wrong with one costs no other.
 
     Raises:
       BadRecordError: where `values` does; records before that place have come out.
@@ -152,7 +152,7 @@ def joined_references(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, 
         for number, value in values:
             if held is not None and _are_one(held[1], value):
                 if "target" in value:
-                    targets = [*_listed(held[1]["target"]), *_listed(value["target"])]
+                    targets = [*_texts(held[1]["target"]), *_texts(value["target"])]
                     held = held[0], {**held[1], "target": targets}
                 continue
             if held is not None:
@@ -172,11 +172,17 @@ def _are_one(first: Any, second: Any) -> bool:
         return False
     if first.get("id") is None or first.keys() != second.keys():
         return False
-    return all(second[name] == x for name, x in first.items() if name != "target")
+    if any(second[name] != x for name, x in first.items() if name != "target"):
+        return False
+    return "target" not in first or bool(
+        _texts(first["target"]) and _texts(second["target"])
+    )
 
 
-def _listed(target: Any) -> list[Any]:
-    return target if isinstance(target, list) else [target]
+def _texts(target: Any) -> list[str]:
+    """The right texts of a target; [] if it is something else."""
+    some = target if isinstance(target, list) else [target]
+    return some if all(isinstance(text, str) for text in some) else []
 
 
 def read_complete(paths: Sequence[str | os.PathLike]) -> Iterator[Pair]:

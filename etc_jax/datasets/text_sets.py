@@ -76,7 +76,7 @@ def text_data_set(
             else WORDING
         )
     parse = functools.partial(pairs.parse, between=between)
-    made = {
+    by_release = {
         "read": reader(parse, functools.partial(_records, release=release)),
         "parse": parse,
         "release": functools.partial(_files, release=release),
@@ -89,7 +89,7 @@ def text_data_set(
         gold=_gold,
         converters={"text_to_text": converter},
         absent=_ONLY_WRITTEN,
-        **{**made, **measured(measure), **fields},
+        **{**by_release, **measured(measure), **fields},
     )
 
 

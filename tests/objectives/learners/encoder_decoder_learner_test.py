@@ -17,7 +17,7 @@ from etc_jax.config.kinds import section_of
 from etc_jax.data.tokenizers.tokenizer import WordPieceTokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets import task as task_lib
-from etc_jax.datasets.pairs import Pair, PairOptions
+from etc_jax.datasets.pairs import Pair
 from etc_jax.models.bert.config import BertConfig
 from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.objectives.learners import finetuning
@@ -175,7 +175,7 @@ def test_texts_begin_with_the_first_token_where_it_is_asked_for():
         assert window.target_tokens[: len(lead) + 2].tolist() == [*lead, red, end]
         assert window.input_tokens[: len(lead) + 1].tolist()[:-1] == lead
         assert window.target_weights.sum() == len(lead) + 2
-    assert task.options == PairOptions()
+    assert task.options.begin_token is False
 
 
 def test_a_run_that_cannot_answer_is_refused_before_it_compiles(tmp_path):
