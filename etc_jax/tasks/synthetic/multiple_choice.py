@@ -13,13 +13,8 @@ from typing import Any
 
 from etc_jax.base import registry
 from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.long_documents import STATEMENTS
 from etc_jax.tasks.synthetic.maker import Maker, series
-
-_STATEMENTS = (
-    "The {trade} sells {goods}.",
-    "At the market the {trade} offers {goods}.",
-    "From the {trade} one buys {goods}.",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +59,7 @@ def _article(number: int, seed: int, sizes: ChoiceSizes) -> dict[str, Any]:
     goods = rng.sample(names.GOODS, len(names.GOODS))
     sold, others = goods[: sizes.facts], goods[sizes.facts :]
     sentences = [
-        rng.choice(_STATEMENTS).format(trade=trade, goods=thing)
+        rng.choice(STATEMENTS).format(trade=trade, goods=thing)
         for trade, thing in zip(trades, sold, strict=True)
     ]
     while sum(len(sentence.split()) for sentence in sentences) < sizes.words:

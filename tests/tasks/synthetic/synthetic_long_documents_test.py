@@ -1,0 +1,91 @@
+"""Invented long documents: what they tell, where, and what is asked of them."""
+
+import random
+
+import pytest
+
+from etc_jax.datasets import pairs
+from etc_jax.tasks.synthetic import names
+from etc_jax.tasks.synthetic.long_documents import (
+    AskedSizes,
+    DocumentSizes,
+    document,
+    records,
+)
+
+
+def drawn(count=200, **sizes):
+    return [
+        document(random.Random(i), f"d{i}", DocumentSizes(**sizes))
+        for i in range(count)
+    ]
+
+
+def words_before(made) -> list[int]:
+    """Words before each fact."""
+    return [
+        len(" ".join(made.sentences[: made.sentences.index(fact.statement)]).split())
+        for fact in made.facts
+    ]
+
+
+def test_a_document_tells_each_fact_once_and_nothing_else_of_it():
+    for made in drawn(words=400, facts=6):
+        words = made.text.split()
+        assert 400 <= len(words) < 430
+        for fact in made.facts:
+            assert made.sentences.count(fact.statement) == 1
+            plain = [word.strip(".,") for word in words]
+            assert plain.count(fact.trade) == plain.count(fact.goods) == 1
+        assert words_before(made) == sorted(words_before(made))
+        assert made.summary == [
+            f"The {fact.trade} sells {fact.goods}." for fact in made.facts
+        ]
+
+
+def test_facts_stand_anywhere_or_after_a_word():
+    anywhere = [x for made in drawn(words=1000) for x in words_before(made)]
+    # Of 800 places, uniform: four standard deviations of a share of a quarter.
+    for quarter in range(4):
+        share = sum(250 * quarter <= x < 250 * (quarter + 1) for x in anywhere) / 800
+        assert abs(share - 0.25) < 0.062, quarter
+    late = [x for made in drawn(words=1000, after=600) for x in words_before(made)]
+    assert min(late) >= 600 and sum(x >= 800 for x in late) > 300
+
+
+def test_sections_are_the_paragraphs_in_order():
+    [made] = drawn(1, words=900)
+    for count in (1, 3, 4, 100):
+        sections = made.sections(count)
+        assert len(sections) == count
+        assert [x for section in sections for x in section] == made.paragraphs
+    assert " ".join(made.paragraphs) == " ".join(made.sentences)
+
+
+def test_a_question_is_answered_by_the_document_alone():
+    asked = list(records(300, seed=0, sizes=AskedSizes(ask="question", words=200)))
+    for item in asked:
+        trade = item["prefix"].removeprefix("What does the ").removesuffix(" sell?")
+        [sentence] = [s for s in item["input"].split(".") if trade in s.split()]
+        assert item["target"] in sentence.split()
+    # As often one as another: the question does not say it.
+    shares = [sum(x["target"] == goods for x in asked) / 300 for goods in names.GOODS]
+    assert max(shares) < 0.2
+
+
+def test_a_summary_has_all_facts_in_one_wording():
+    for item in records(20, seed=0, sizes=AskedSizes(words=300, facts=3)):
+        record = pairs.parse(item, None)
+        assert record.prefix is None and record.target.count("sells") == 3
+        told = [s.split()[1] for s in record.target.split(". ")]
+        assert sorted(told, key=record.input.index) == told
+
+
+@pytest.mark.parametrize("wordings", [1, 3])
+def test_wordings_are_those_asked_for(wordings):
+    beginnings = {
+        fact.statement.split()[0]
+        for made in drawn(30, wordings=wordings)
+        for fact in made.facts
+    }
+    assert len(beginnings) == wordings
