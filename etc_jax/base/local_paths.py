@@ -22,6 +22,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+_ARCHIVE = re.compile(r"\.zip/")
 # One slash: `pathlib` leaves no more. One letter alone is a drive of Windows.
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
 # What a disk says that is full, or lets nobody write more.
@@ -54,6 +55,20 @@ def problems_in(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for part in paths_in(value):
             if wrong := problem(part):
                 yield name, wrong
+
+
+def in_archive(path: str | os.PathLike) -> tuple[str, str] | None:
+    """The zip archive that a path leads into, and the path in there.
+
+    A file in an archive is named as if the archive were a folder:
+    `qasper.zip/validation.jsonl`. None: the path leads into no archive.
+    """
+    text = os.fspath(path)
+    for match in _ARCHIVE.finditer(text):
+        archive = text[: match.end() - 1]
+        if os.path.isfile(archive):
+            return archive, text[match.end() :]
+    return None
 
 
 @contextlib.contextmanager
@@ -173,6 +188,8 @@ def _existing(source: Given) -> Iterator[str]:
     for path in source.argument.paths(source.value):
         if path == STANDARD_INPUT:
             path = "/dev/stdin"
+        if (inside := in_archive(path)) is not None:
+            path = inside[0]
         paths = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
         for existing in paths:
             mode = os.stat(existing).st_mode

@@ -9,14 +9,20 @@ import os
 import pathlib
 from collections.abc import Mapping
 
+from etc_jax.base.local_paths import in_archive
+from etc_jax.data.input_files import open_stored
+
 # Of these, each is named; of more, all together: a checkpoint keeps the list.
 MOST_NAMED = 100
 _THREADS = 8  # reading and hashing both release the interpreter's lock
 
 
 def sha256_of(file: str | os.PathLike) -> str:
-    """Of the bytes of a file as they are stored, in hexadecimal (1.8 GB/s)."""
-    with open(file, "rb") as handle:
+    """Of the bytes of a file as they are stored, in hexadecimal (1.8 GB/s).
+
+    Of a file in a zip archive, of its content: see `input_files.open_stored`.
+    """
+    with open_stored(file) as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
@@ -51,14 +57,16 @@ def shortened(named: Mapping[str, str], what: str) -> dict[str, str]:
 def digest(path: str | os.PathLike) -> tuple[int, str]:
     """(bytes, SHA-256 in hexadecimal) of a file, or of all below a folder.
 
-    Names count too in a folder, up to its own.
+    Names count too in a folder, up to its own. The bytes are those on disk: of a file
+    in a zip archive, those of the archive.
 
     Raises:
       OSError: if something cannot be read.
     """
     path = pathlib.Path(path)
     if not path.is_dir():
-        return path.stat().st_size, sha256_of(path)
+        stored, _ = in_archive(path) or (path, "")
+        return os.path.getsize(stored), sha256_of(path)
     total, whole = 0, hashlib.sha256()
     for file in sorted(inner for inner in path.rglob("*") if inner.is_file()):
         content = file.read_bytes()

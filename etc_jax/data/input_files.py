@@ -12,12 +12,13 @@ import gzip
 import io
 import os
 import sys
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from etc_jax.base.local_paths import STANDARD_INPUT
+from etc_jax.base.local_paths import STANDARD_INPUT, in_archive
 
 # The option by which a user allows larger records, in millions of bytes.
 VARIABLE = "ETC_JAX_MAX_RECORD_MB"
@@ -30,6 +31,7 @@ MOST_UNPACKED_PER_PACKED = 200
 # So much may come of any packed file.
 _ALWAYS_UNPACKED = 1 << 24
 _MOST_MESSAGE_CHARS = 2000
+_MOST_MEMBERS = 10
 CHUNK_BYTES = 1 << 20
 # No text in UTF-8 begins with one of these; the second begins UTF-32 too.
 _FOREIGN_MARKS = (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF32_BE)
@@ -90,18 +92,97 @@ def too_large(kind: str, what: str, size: int) -> BadRecordError:
 def open_input(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked as they are read if it is named `.gz`.
 
+    It may lie in a zip archive, see `open_stored`; of an archive itself its one file is
+    read.
+
     Raises:
       BadRecordError: while reading, if a packed file is damaged, is cut short, or grows
-        as no text does. It names no file: the caller knows how far it had read.
+        as no text does. It names no file: the caller knows how far it had read. Also if
+        an archive has no such file, or several and none is named.
       OSError: if it cannot be read.
     """
     name = os.fspath(path)
-    with open(name, "rb") as file:
+    if name.endswith(".zip") and os.path.isfile(name):
+        name = f"{name}/"
+    with open_stored(name) as file:
         if not name.endswith(".gz"):
             yield file
             return
         with unpacked(file) as content:
             yield content
+
+
+@contextmanager
+def open_stored(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """The bytes of a file as they are stored; of one in a zip archive, unpacked.
+
+    Such a file is named as if the archive were a folder,
+    `qasper.zip/qasper/validation.jsonl`; folders in the archive may be left out.
+
+    Raises:
+      BadRecordError, OSError: as for `open_input`.
+    """
+    if (inside := in_archive(path)) is None:
+        with open(path, "rb") as file:
+            yield file
+        return
+    with open(inside[0], "rb") as file:
+        with _damage_named("zip"):
+            archive = zipfile.ZipFile(file)
+        member = _member(archive, *inside)
+        check_growth(member.compress_size, member.file_size)
+        with _damage_named("zip"):
+            content = archive.open(member)
+        with io.BufferedReader(_Pieces(content.read1), CHUNK_BYTES) as buffered:
+            yield buffered
+
+
+def _member(archive: zipfile.ZipFile, path: str, name: str) -> zipfile.ZipInfo:
+    """The file that a name, or "" for the only one, means in an archive at a path."""
+    files = [each for each in archive.infolist() if not each.is_dir()]
+    named = [each for each in files if each.filename == name]
+    if not named:
+        end = f"/{name}" if name else ""
+        named = [each for each in files if f"/{each.filename}".endswith(end)]
+    if len(named) == 1:
+        return named[0]
+    names = sorted(each.filename for each in named or files)
+    count = f"{len(named)} files {name!r}" if name else f"{len(files)} files"
+    listed = ", ".join(f"{path}/{each}" for each in names[:_MOST_MEMBERS])
+    raise BadRecordError(
+        "unknown file",
+        f"{path} holds {count}, expected one; name one of: {listed}",
+    )
+
+
+@contextmanager
+def _damage_named(form: str) -> Iterator[None]:
+    """What modules raise of a damaged packed file, as a BadRecordError."""
+    try:
+        yield
+    except EOFError as e:
+        raise BadRecordError("file cut short", f"{e}; fetch the file again") from e
+    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as e:
+        raise BadRecordError(f"broken {form}", f"{e}; fetch the file again") from e
+    # Of a password, or of a way of packing that Python does not know.
+    except (RuntimeError, NotImplementedError) as e:
+        raise BadRecordError(f"broken {form}", f"{e}; unpack the file") from e
+
+
+class _Pieces(io.RawIOBase):
+    """The content of a file in a zip archive."""
+
+    def __init__(self, read1: Callable[[int], bytes]):
+        self._read1 = read1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _damage_named("zip"):
+            data = self._read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def unpacked(file: BinaryIO) -> io.BufferedReader:
@@ -143,12 +224,8 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
+        with _damage_named("gzip"):
             data = self._gzip.read1(len(buffer))
-        except EOFError as e:
-            raise BadRecordError("file cut short", f"{e}; fetch the file again") from e
-        except (gzip.BadGzipFile, zlib.error) as e:
-            raise BadRecordError("broken gzip", f"{e}; fetch the file again") from e
         self._count += len(data)
         packed = self._packed.count
         if not packed:  # Python takes it for an empty text

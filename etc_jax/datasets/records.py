@@ -27,6 +27,7 @@ FILE_KINDS = (
     "no line feed",
     "broken JSON",
     "broken gzip",
+    "broken zip",
     "broken Parquet",
     "broken Arrow",
     "several splits",

@@ -1,6 +1,7 @@
 """Files of others are read within bounds, whatever they hold."""
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import zipfile
 
 import pytest
 
-from etc_jax.data import input_files
+from etc_jax.data import digests, input_files
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.input_files import (
     BadRecordError,
@@ -181,3 +182,78 @@ def test_small_files_are_read_whole_and_large_ones_named(tmp_path):
 def test_messages_do_not_fill_the_screen():
     error = BadRecordError("kind", "x" * 10**6).at("file")
     assert len(str(error)) < 2100 and str(error).startswith("kind: file: xxx")
+
+
+# --- files in zip archives ------------------------------------------------------------
+
+
+def zipped(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("qasper")
+        for name, text in members.items():
+            archive.writestr(name.replace("_in_", "qasper/"), text)
+    return path
+
+
+LINES = {"_in_dev.jsonl": '{"id": 1}\n{"id": 2}\n', "_in_test.jsonl": '{"id": 3}\n'}
+
+
+@pytest.mark.parametrize("name", ["dev.jsonl", "qasper/dev.jsonl"])
+def test_a_file_in_an_archive_is_read_as_one_in_a_folder(tmp_path, name):
+    path = zipped(tmp_path / "qasper.zip", **LINES)
+    assert [x for _, x in read_lines(path / name)] == [{"id": 1}, {"id": 2}]
+    content = LINES["_in_dev.jsonl"].encode()
+    assert digests.digest(path / name) == (
+        path.stat().st_size,
+        hashlib.sha256(content).hexdigest(),
+    )
+    assert digests.sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_one_file_of_an_archive_need_not_be_named(tmp_path):
+    path = zipped(tmp_path / "a.zip", **{"_in_dev.jsonl": LINES["_in_dev.jsonl"]})
+    with open_input(path) as file:
+        assert file.read() == LINES["_in_dev.jsonl"].encode()
+
+
+@pytest.mark.parametrize("name", ["", "train.jsonl"])
+def test_the_files_of_an_archive_are_told(tmp_path, name):
+    path = zipped(tmp_path / "qasper.zip", **LINES)
+    named = f"{path}/qasper/dev.jsonl, {path}/qasper/test.jsonl"
+    with pytest.raises(BadRecordError, match=f"qasper.zip holds .* one of: {named}"):
+        list(read_lines(path / name))
+
+
+def test_a_name_that_two_files_of_an_archive_have_is_refused(tmp_path):
+    path = zipped(tmp_path / "a.zip", **LINES, **{"other/dev.jsonl": ""})
+    with pytest.raises(BadRecordError, match="2 files 'dev.jsonl', .*a.zip/other/dev"):
+        list(read_lines(path / "dev.jsonl"))
+    assert not list(read_lines(path / "other/dev.jsonl"))
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 1.0])
+def test_a_damaged_archive_is_named(tmp_path, place):
+    rows = {"_in_dev.jsonl": "".join(f'{{"id": {i * i}}}\n' for i in range(3000))}
+    path = zipped(tmp_path / "qasper.zip", **rows)
+    whole = path.read_bytes()
+    if place == 1:
+        path.write_bytes(whole[:-30])
+    else:
+        at = int(place * len(whole))
+        path.write_bytes(whole[:at] + bytes(99) + whole[at + 99 :])
+    with pytest.raises(BadRecordError, match="broken zip: .*qasper.zip/dev.jsonl, aft"):
+        list(read_lines(path / "dev.jsonl"))
+
+
+def test_a_file_in_an_archive_that_is_packed_as_no_text_is_refused(tmp_path):
+    path = zipped(tmp_path / "a.zip", **{"_in_dev.jsonl": bytes(32 * MB)})
+    with pytest.raises(BadRecordError, match="bytes become 32,000,000"):
+        list(read_lines(path / "dev.jsonl"))
+
+
+def test_of_a_file_in_an_archive_no_more_than_a_line_is_held(tmp_path):
+    rows = [f'{{"id": "{os.urandom(150).hex()}"}}\n' for _ in range(40_000)]
+    path = zipped(tmp_path / "a.zip", **{"_in_dev.jsonl": "".join(rows)})
+    del rows
+    told, peak = drained(read_lines, path / "dev.jsonl")
+    assert not told and peak < 6 * MB
