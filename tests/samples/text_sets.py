@@ -43,7 +43,62 @@ def in_one(value: Any, name: str = "dev.json"):
 _MILL = {"id": "a", "input": "The mill stands in Ton.", "target": ["in Ton", "at Ton"]}
 _FROG = {"id": "b", "input": "The frog sat by the pond.", "target": "the pond"}
 
+# --- SCROLLS --------------------------------------------------------------------------
+
+_OPTIONS = (
+    "Who owned the mill?\n\n (A) A baker.\n (B) Ann\n\n (D) Lee.\n (C) Bob.\n (D) x"
+)
+
+
+def scrolls_lines(name: str, count: int = 2) -> list[dict[str, Any]]:
+    """Lines of a data set of SCROLLS: two of the first id, one of each other."""
+    query = "Who owned the mill?"
+    heads = {"gov_report": "", "summ_screen_fd": "", "quality": f"{_OPTIONS}\n\n\n"}
+    head = heads.get(name, f"{query}\n\n")
+    lines = []
+    for i in range(count):
+        # Lines of the first id stand together.
+        text = f"{head}The mill of {i} stands in Ton.\n\nAnn Lee owned it.\n (D) no"
+        for j, output in enumerate(("Ann Lee did so", "Lee did it")[: 2 - bool(i)]):
+            named = {"id": f"{name}_{i}", "pid": f"{name}_{i}_{j}"}
+            lines.append({**named, "input": text, "output": output})
+    return lines
+
+
+def _scrolls(name: str, prefix: str | None, before: str = "") -> TextSet:
+    texts = (f"{before}The mill of {i} stands in Ton." for i in range(2))
+    more = {} if prefix is None else {"prefix": prefix}
+    records = [
+        {
+            "id": f"{name}_{i}",
+            **more,
+            "input": f"{text}\n\nAnn Lee owned it.\n (D) no",
+            "target": ["Ann Lee did so", "Lee did it"] if not i else "Ann Lee did so",
+        }
+        for i, text in enumerate(texts)
+    ]
+    package = (
+        None if name not in ("gov_report", "summ_screen_fd", "qmsum") else "rouge_score"
+    )
+    return TextSet(in_lines(*scrolls_lines(name)), records, package=package)
+
+
+_ASKED = "Who owned the mill?"
+_SCROLLS = {
+    "scrolls_gov_report": _scrolls("gov_report", None),
+    "scrolls_summ_screen_fd": _scrolls("summ_screen_fd", None),
+    "scrolls_qmsum": _scrolls("qmsum", _ASKED),
+    "scrolls_narrative_qa": _scrolls("narrative_qa", _ASKED),
+    "scrolls_qasper": _scrolls("qasper", _ASKED),
+    # The blank line before the article is followed by another line feed.
+    "scrolls_quality": _scrolls("quality", _OPTIONS, "\n"),
+    "scrolls_contract_nli": _scrolls("contract_nli", _ASKED),
+}
+
+# --- the table ------------------------------------------------------------------------
+
 TEXT_SETS = {
+    **_SCROLLS,
     "text_to_text": TextSet(
         in_lines(
             {**_MILL, "target": "in Ton"},

@@ -1,39 +1,180 @@
-"""Real slices of data sets that are written: raw files to official scores."""
+"""Every data set that is written: official files to the official score.
 
+A row is a data set and the files it is run on: a real slice, or the sample of
+`text_sets.TEXT_SETS`. All rows have one shape, so that one program is compiled.
+"""
+
+import collections
 import json
+import pathlib
+import statistics
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 from golden_data import require_shared
+from natural_questions_samples import write_lines
 from small_run import evaluated, once, prepared, sizes_of, small_config, trained
+from text_sets import TEXT_SETS
 from tokenizer_samples import sentence_pieces, t5_model
 from written_samples import write_pair
 
+from etc_jax.datasets.json_lines import read_lines
+from etc_jax.datasets.task import PREDICTIONS, find_task
+
 COUNT = 6
-FORM = ("wmt14_en_de", "text_to_text")
 LENGTHS = (96, 6)
 MODEL = {"num_decoder_layers": 1, "mlp_dim": 8, "max_length": 96, "dropout_rate": 0.0}
 
 
-@pytest.mark.usefixtures("one_device")
-def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
-    sacrebleu = pytest.importorskip("sacrebleu")
-    pytest.importorskip("sacremoses")
-    folder = require_shared("data/wmt_en_de")
+class Row(NamedTuple):
+    """A run.
+
+    Attributes:
+      data_set: its name.
+      write: folder -> the official file.
+      options: with which it is read, as configs have them.
+    """
+
+    data_set: str
+    write: Callable[[pathlib.Path], Any]
+    options: tuple[str, ...] = ()
+
+
+def first_lines(part: str, count: int = COUNT) -> Callable[[pathlib.Path], Any]:
+    """The first lines of a slice."""
+
+    def write(folder):
+        path = require_shared(f"data/{part}")
+        values = [value for number, value in read_lines(path) if number <= count]
+        return write_lines(folder / f"{path.name.removesuffix('.gz')}.gz", values)
+
+    return write
+
+
+def whole(part: str) -> Callable[[pathlib.Path], Any]:
+    """A slice as it lies there."""
+    return lambda folder: require_shared(f"data/{part}")
+
+
+def _translations(folder):
+    path = require_shared("data/wmt_en_de")
     sides = {
-        language: (folder / f"val.{language}").read_text("utf-8").splitlines()[:COUNT]
+        language: (path / f"val.{language}").read_text("utf-8").splitlines()[:COUNT]
         for language in ("en", "de")
     }
-    file = write_pair(tmp_path, sides, "val")
-    options = ("direction=de-en", "detokenise=true")
+    return write_pair(folder, sides, "val")
+
+
+# Real text, for the most part put into SCROLLS's form; of the other two sets there is
+# none, and their rows are the samples.
+_SCROLLS = {
+    "gov_report": "validation.slice.jsonl.gz",
+    "summ_screen_fd": "validation.slice.jsonl.gz",
+    "qmsum": "validation.derived.jsonl.gz",
+    "qasper": "validation.slice.jsonl.gz",
+    "quality": "validation.derived.jsonl.gz",
+}
+
+# Slices by the id of the row.
+SLICES = {
+    "wmt14_en_de": Row(
+        "wmt14_en_de", _translations, ("direction=de-en", "detokenise=true")
+    ),
+    **{
+        f"scrolls_{name}": Row(f"scrolls_{name}", first_lines(f"scrolls/{name}/{file}"))
+        for name, file in _SCROLLS.items()
+    },
+}
+SAMPLES = {
+    f"{name}-sample": Row(
+        name, one.write, tuple(f"{option}={x}" for option, x in one.options.items())
+    )
+    for name, one in TEXT_SETS.items()
+}
+ROWS = SLICES | SAMPLES
+
+
+# --- scores, worked out in another way ------------------------------------------------
+
+
+def _words(text):
+    kept = "".join(
+        c for c in text.lower() if c not in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+    )
+    return [word for word in kept.split() if word not in ("a", "an", "the")]
+
+
+def _f1(text, reference):
+    ours, theirs = _words(text), _words(reference)
+    shared = (collections.Counter(ours) & collections.Counter(theirs)).total()
+    return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
+
+
+def _exact(text, reference):
+    return float(_words(text) == _words(reference))
+
+
+def _mean_of_best(likeness, texts, references):
+    pairs = zip(texts, references, strict=True)
+    return statistics.fmean(
+        max(likeness(text, one) for one in several) for text, several in pairs
+    )
+
+
+def _rouge(texts, references):
+    rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
+    kinds = ("rouge1", "rouge2", "rougeL")
+    scorer = rouge_scorer.RougeScorer(kinds)
+    return statistics.geometric_mean(
+        [
+            _mean_of_best(
+                lambda text, one, kind=kind: scorer.score(one, text)[kind].fmeasure,
+                texts,
+                references,
+            )
+            # The geometric mean of the package takes no 0.
+            or 1e-300
+            for kind in kinds
+        ]
+    )
+
+
+def _bleu(texts, references):
+    sacrebleu = pytest.importorskip("sacrebleu")
+    of_each = [list(several) for several in zip(*references, strict=True)]
+    return sacrebleu.corpus_bleu(texts, of_each).score / 100
+
+
+# By the metric that a data set is ranked by: (texts, references) -> score.
+AGAIN = {
+    "f1": lambda *given: _mean_of_best(_f1, *given),
+    "exact_match": lambda *given: _mean_of_best(_exact, *given),
+    "geometric_mean": _rouge,
+    "bleu": _bleu,
+}
+
+
+@pytest.mark.full(but=["wmt14_en_de", "text_to_text-sample"])
+@pytest.mark.usefixtures("one_device")
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_from_official_files_to_the_score_of_the_prediction_file(row, tmp_path):
+    task = find_task(row.data_set, "text_to_text").with_texts(row.options)
+    file = pathlib.Path(row.write(tmp_path))
+    records = list(task.read([file]))
+    gold = {one["id"]: one["references"] for one in map(task.gold, records)}
+    assert len(gold) == len(records) > 1
     tokenizer = sentence_pieces(t5_model())
     ends = {"eos_id": tokenizer.special_id("sentence"), "head_dim": 4}
     ends["pad_id"] = ends["decoder_start_id"] = tokenizer.special_id("pad")
-    cache = prepared(*FORM, file, tokenizer, LENGTHS, tmp_path, options)
+    how = row.data_set, "text_to_text"
+    cache = prepared(*how, file, tokenizer, LENGTHS, tmp_path, row.options)
     config = small_config(
-        *("wmt14_en_de", cache, tokenizer.vocab_size, sizes_of(*FORM, LENGTHS)),
+        *(row.data_set, cache, tokenizer.vocab_size, sizes_of(*how, LENGTHS)),
         family="t5",
         model={**MODEL, **ends},
-        data__input_options=options,
+        data__format="text_to_text",
+        data__input_options=row.options,
         data__validation_files=(str(file),),
         train__batch_size=8,
         **once(2),
@@ -41,18 +182,35 @@ def test_a_t5_translates_and_is_scored_by_bleu(tmp_path):
     run, out = tmp_path / "run", tmp_path / "dev"
     trained(config, run)
     scores = evaluated(run, file, out)
-    official = json.loads((out / "predictions.json").read_text())
-    assert list(official) == [f"val:{i + 1}" for i in range(COUNT)]
-    # The references are English text, without the tokens of Moses.
-    spelled = {" ,": ",", " .": ".", " ;": ";", " &apos;s": "'s"}
-    references = sides["en"]
-    for tokens, text in spelled.items():
-        references = [x.replace(tokens, text) for x in references]
-    found = sacrebleu.corpus_bleu(list(official.values()), [references])
-    assert scores["metrics"]["bleu"] == pytest.approx(found.score / 100)
-    assert scores["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
-    assert scores["options"]["direction"] == "de-en"
+    written = json.loads((out / PREDICTIONS).read_text())
+    assert list(written) == list(gold) and all(
+        isinstance(x, str) for x in written.values()
+    )
+    again = AGAIN[task.metric](list(written.values()), list(gold.values()))
+    assert scores["metrics"][task.metric] == pytest.approx(again, abs=1e-9)
+    if task.metric == "bleu":
+        begin = "nrefs:1|case:mixed|eff:no|tok:13a"
+        assert scores["signatures"]["bleu"].startswith(begin)
+    assert scores["task"] == row.data_set and scores["options"] == task.option_values
     lines = (run / "metrics.jsonl").read_text().splitlines()
     [last] = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
     for key, value in scores["metrics"].items():
         assert last[f"official_{key}"] == pytest.approx(value, abs=1e-6)
+    # Right texts in the same file are full marks.
+    right = {name: references[-1] for name, references in gold.items()}
+    golds = [task.gold(record) for record in records]
+    assert task.score(golds, right).metrics[task.metric] == pytest.approx(1)
+
+
+@pytest.mark.usefixtures("one_device")
+def test_references_of_wmt_are_spelled_without_tokens_of_moses(tmp_path):
+    pytest.importorskip("sacremoses")
+    row = ROWS["wmt14_en_de"]
+    task = find_task("wmt14_en_de").with_texts(row.options)
+    file = _translations(tmp_path)
+    references = file.read_text("utf-8").splitlines()
+    spelled = {" ,": ",", " .": ".", " ;": ";", " &apos;s": "'s"}
+    for tokens, text in spelled.items():
+        references = [x.replace(tokens, text) for x in references]
+    records = {record.id: record.target for record in task.read([file])}
+    assert records == {f"val:{i + 1}": text for i, text in enumerate(references)}
