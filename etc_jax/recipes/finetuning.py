@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ml_collections
@@ -125,15 +125,19 @@ def scale_down(config: ml_collections.ConfigDict, num_steps: int) -> None:
     config.checkpoint.update(every_steps=num_steps // 4, init_from_only=())
 
 
-def sweep(setting: FinetuningRecipe, **grid: tuple) -> Iterator[FinetuningRecipe]:
+def sweep(setting: FinetuningRecipe, **grid: tuple) -> tuple[FinetuningRecipe, ...]:
     """Every combination of a grid, in its order; the last name changes fastest.
+
+    A config file has the paper's as `get_sweep(arg)`, of the argument of `get_config`.
 
     Args:
       setting: what the grid leaves out.
       **grid: field of `FinetuningRecipe` -> its values.
     """
-    for values in itertools.product(*grid.values()):
-        yield dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
+    return tuple(
+        dataclasses.replace(setting, **dict(zip(grid, values, strict=True)))
+        for values in itertools.product(*grid.values())
+    )
 
 
 def given_values(

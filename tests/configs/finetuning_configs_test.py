@@ -8,30 +8,46 @@ from etc_jax import config as config_lib, structure
 
 
 @pytest.mark.parametrize(
-    "name, field, size",
+    "name, arg, size",
     [
-        ("etc_base_hotpotqa", "SWEEP", 2 * 4 * 2),
-        ("etc_base_hotpotqa", "SEEDS", 3),
-        ("etc_large_hotpotqa", "SWEEP", 5 * 4 * 3),
-        ("etc_base_wikihop", "SWEEP", 5 * 3),
-        ("etc_base_wikihop", "LAMB_SWEEP", 3 * 3),
-        ("etc_large_wikihop", "SWEEP", 4 * 2),
-        ("etc_base_nq", "SWEEP", 2 * 2),
-        ("etc_large_nq", "SWEEP", 2 * 2),
-        ("bert_base_nq", "SWEEP", 2 * 2),
-        ("etc_base_openkp", "SWEEP", 2 * 2),
-        ("etc_large_openkp", "SWEEP", 2 * 2),
+        ("etc_base_hotpotqa", "", 2 * 4 * 2),
+        ("etc_large_hotpotqa", "", 5 * 4 * 3),
+        ("etc_base_wikihop", "", 5 * 3),
+        ("etc_base_wikihop", "lamb", 3 * 3),
+        ("etc_large_wikihop", "", 4 * 2),
+        ("etc_large_wikihop", "lamb", 3 * 2),
+        ("etc_base_nq", "", 2 * 2),
+        ("etc_large_nq", "512,windows=1000000", 2 * 2),
+        ("bert_base_nq", "", 2 * 2),
+        ("etc_base_openkp", "", 2 * 2),
+        ("etc_large_openkp", "", 2 * 2),
     ],
 )
-def test_a_sweep_is_the_paper_s_grid_of_runs(name, field, size):
-    made = module(name)
-    settings = getattr(made, field)
+def test_a_sweep_is_the_paper_s_grid_of_runs(name, arg, size):
+    settings = module(name).get_sweep(arg)
     assert len(set(settings)) == size
-    for setting in settings:
-        config = load(name, **setting.fields())
+    usual = load(name, arg)
+    configs = [load(name, arg, **setting.fields()) for setting in settings]
+    for setting, config in zip(settings, configs, strict=True):
+        assert config.optimizer.name == usual.optimizer.name
         assert config.train.num_steps == int(
             setting.num_examples / setting.batch_size * setting.epochs
         )
+    # The setting without a sweep is one of them.
+    assert configs.count(usual) == 1
+
+
+def test_the_best_setting_of_hotpotqa_has_three_seeds():
+    for name in ("etc_base_hotpotqa", "etc_large_hotpotqa"):
+        assert [setting.seed for setting in module(name).SEEDS] == [0, 1, 2]
+
+
+def test_steps_of_a_sweep_follow_from_the_windows_of_the_cache():
+    few, many = (
+        {setting.fields()["train.num_steps"] for setting in made}
+        for made in map(module("etc_base_nq").get_sweep, ("", "windows=1000000"))
+    )
+    assert max(few) < min(many)
 
 
 def test_a_forgotten_model_to_start_from_is_an_error():

@@ -13,7 +13,8 @@
         --workdir=runs/nq_bert --config.checkpoint.init_from=models/bert_base \
         --config.data.paths="('caches/nq_bert_train',)" \
         --config.data.validation_paths="('caches/nq_bert_dev',)" \
-        --config.data.validation_files="('nq-dev-00.jsonl.gz',)"
+        --config.data.validation_files="('nq-dev-00.jsonl.gz', 'nq-dev-01.jsonl.gz',
+            'nq-dev-02.jsonl.gz', 'nq-dev-03.jsonl.gz', 'nq-dev-04.jsonl.gz')"
     etc-jax evaluate --model=runs/nq_bert --out=runs/nq_bert/dev \
         nq-dev-*.jsonl.gz
 
@@ -44,7 +45,6 @@ SETTING = recipes.FinetuningRecipe(
     batch_size=64,
     learning_rate=5e-5,
 )
-SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(3, 5)))
 
 
 def get_config(arg: str = ""):
@@ -65,3 +65,9 @@ def get_config(arg: str = ""):
     config.data.input_options = ("flat=true",)
     config.checkpoint.update(best_metric="official_average-f1", best_is="highest")
     return recipes.etc_started(config, chosen)
+
+
+def get_sweep(arg: str = ""):
+    """The paper's grid of settings; see `recipes.sweep`."""
+    _, setting = recipes.given_windows(arg, SETTING)
+    return recipes.sweep(setting, learning_rate=(3e-5, 5e-5), epochs=(3, 5))

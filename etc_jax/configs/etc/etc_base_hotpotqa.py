@@ -29,9 +29,9 @@ Row "no CPC" (0.747 / 0.866) is this config with `init_from` a run of
 `etc_base_pretrain.py:no_cpc`; add `flat,no_hard_g2l` for 0.722 / 0.857.
 
 Paper: 9 epochs took 2 h 59 min on 32 cores (16 chips) of TPU v3 (table 7).
-`SWEEP` is the paper's grid, each with one seed; `SEEDS` are for its best setting. As
-there, the best model is that of the highest joint F1 on the development set (appendix
-C.2): every evaluation answers the records of `data.validation_files` for it.
+`get_sweep` is the paper's grid, each with one seed; `SEEDS` are for its best setting.
+As there, the best model is that of the highest joint F1 on the development set
+(appendix C.2): every evaluation answers the records of `data.validation_files` for it.
 """
 
 from etc_jax import config as config_lib, recipes
@@ -40,15 +40,7 @@ from etc_jax import config as config_lib, recipes
 SETTING = recipes.FinetuningRecipe(
     "hotpotqa", num_examples=90_431, epochs=9, batch_size=64, learning_rate=5e-5
 )
-SWEEP = tuple(
-    recipes.sweep(
-        SETTING,
-        learning_rate=(3e-5, 5e-5),
-        epochs=(3, 5, 7, 9),
-        batch_size=(32, 64),
-    )
-)
-SEEDS = tuple(recipes.sweep(SETTING, seed=(0, 1, 2)))
+SEEDS = recipes.sweep(SETTING, seed=(0, 1, 2))
 
 FLAGS = ("flat", "no_hard_g2l", "shared", *recipes.ETC_STARTS)
 
@@ -61,3 +53,14 @@ def get_config(arg: str = ""):
     config.checkpoint.update(best_metric="official_joint_f1", best_is="highest")
     config.data.flat = "flat" in chosen
     return recipes.etc_started(config, chosen)
+
+
+def get_sweep(arg: str = ""):
+    """The paper's grid of settings; see `recipes.sweep`."""
+    del arg
+    return recipes.sweep(
+        SETTING,
+        learning_rate=(3e-5, 5e-5),
+        epochs=(3, 5, 7, 9),
+        batch_size=(32, 64),
+    )

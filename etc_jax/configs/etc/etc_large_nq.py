@@ -22,7 +22,7 @@ so (`etc_large_pretrain.py`). `tiny` is as of the base model.
 
 The best model of the paper: 2 epochs, 3e-5, batches of 64; 0.7778 / 0.5786 on the test
 set (table 5). It was chosen by the average F1 on the development set (appendix C.1), as
-is the checkpoint here. `SWEEP` is the paper's grid. As for the base model,
+is the checkpoint here. `get_sweep` is the paper's grid. As for the base model,
 `windows=NUMBER` says how many windows the training cache has.
 """
 
@@ -35,7 +35,6 @@ SETTING = recipes.FinetuningRecipe(
     batch_size=64,
     learning_rate=3e-5,
 )
-SWEEP = tuple(recipes.sweep(SETTING, learning_rate=(3e-5, 5e-5), epochs=(2, 3)))
 
 FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "fixed_blocks", *recipes.ETC_STARTS)
 
@@ -48,3 +47,9 @@ def get_config(arg: str = ""):
     vocab_size = 30522 if "bert_vocab" in chosen else 50265
     model = recipes.etc_large(chosen, vocab_size=vocab_size)
     return recipes.etc_nq(setting, model, chosen)
+
+
+def get_sweep(arg: str = ""):
+    """The paper's grid of settings; see `recipes.sweep`."""
+    _, setting = recipes.given_windows(arg, SETTING)
+    return recipes.sweep(setting, learning_rate=(3e-5, 5e-5), epochs=(2, 3))

@@ -15,7 +15,7 @@ ones: flat (no structure above sentences), no_final_layer, from_scratch, and
 no_hard_g2l, shared, 2x_radius and 2x_vocab, which start from a model that was
 pre-trained so (`etc_large_pretrain.py`). `tiny` is as of the base model.
 
-The best model of the paper: 10 epochs, 5e-5. `SWEEP` is the paper's grid.
+The best model of the paper: 10 epochs, 5e-5. `get_sweep` is the paper's grid.
 """
 
 import dataclasses
@@ -26,12 +26,6 @@ SETTING = recipes.FinetuningRecipe(
     "wikihop", num_examples=43_738, epochs=10, batch_size=64, learning_rate=5e-5
 )
 LAMB = dataclasses.replace(SETTING, optimizer="lamb_bert", learning_rate=4e-4)
-SWEEP = tuple(
-    recipes.sweep(SETTING, learning_rate=(2e-5, 3e-5, 4e-5, 5e-5), epochs=(5, 10))
-)
-LAMB_SWEEP = tuple(
-    recipes.sweep(LAMB, learning_rate=(3e-4, 4e-4, 5e-4), epochs=(5, 10))
-)
 WEIGHT_DECAY = 0.1
 
 FLAGS = (*recipes.ETC_ABLATIONS, "bert_vocab", "flat", "lamb", "no_final_layer")
@@ -50,3 +44,11 @@ def get_config(arg: str = ""):
     config.data.flat = "flat" in chosen
     config.objective.final_layer = "no_final_layer" not in chosen
     return recipes.etc_started(config, chosen)
+
+
+def get_sweep(arg: str = ""):
+    """The paper's grid of settings; see `recipes.sweep`."""
+    if "lamb" in arg.split(","):
+        return recipes.sweep(LAMB, learning_rate=(3e-4, 4e-4, 5e-4), epochs=(5, 10))
+    rates = (2e-5, 3e-5, 4e-5, 5e-5)
+    return recipes.sweep(SETTING, learning_rate=rates, epochs=(5, 10))
