@@ -57,25 +57,62 @@ def score(
     if not questions:
         raise ValueError("gold: at least one question expected, got none")
     _check_predictions(predictions, "predictions")
-    of_answers, of_evidence = [], []
+    texts = {name: prediction["answer"] for name, prediction in predictions.items()}
+    mean, by_type = _f1_of_answers(questions, texts)
+    of_evidence = [
+        max(evidence_f1(predictions[name]["evidence"], x.evidence) for x in references)
+        if name in predictions
+        else 0.0
+        for name, references in questions
+    ]
+    metrics = {"answer_f1": mean, "evidence_f1": _mean(of_evidence), **by_type}
+    return Scores.of(metrics, [name for name, _ in questions], {"answer": predictions})
+
+
+def score_answers(
+    questions: Sequence[tuple[str, Sequence[Reference]]], predictions: Mapping[str, str]
+) -> Scores:
+    """The same of answers alone, which have no evidence.
+
+    Args:
+      questions: id and references of each. A type that is none of `TYPES` is one that
+        is not known, and counts for none.
+      predictions: texts by question id.
+
+    Returns:
+      `answer_f1`, and by type as `score` has it if any type is known.
+
+    Raises:
+      ValueError: if there is no question, or a prediction is no text; names it.
+    """
+    if not questions:
+        raise ValueError("gold: at least one question expected, got none")
+    files.texts_by_id(predictions, "predictions", "answer")
+    mean, by_type = _f1_of_answers(questions, predictions)
+    has_types = any(x.type in TYPES for _, references in questions for x in references)
+    metrics = {"answer_f1": mean, **(by_type if has_types else {})}
+    return Scores.of(metrics, [name for name, _ in questions], {"answer": predictions})
+
+
+def _f1_of_answers(
+    questions: Sequence[tuple[str, Sequence[Reference]]], predictions: Mapping[str, str]
+) -> tuple[float, dict[str, float]]:
+    """(F1 of all questions, the metrics by type)."""
+    of_answers = []
     by_type: dict[str, list[float]] = {name: [] for name in TYPES}
     for identity, references in questions:
         if identity not in predictions:
             of_answers.append(0.0)
-            of_evidence.append(0.0)
             continue
-        predicted = predictions[identity]
-        f1s = [token_overlap(predicted["answer"], x.answer).f1 for x in references]
+        text = predictions[identity]
+        f1s = [token_overlap(text, x.answer).f1 for x in references]
         best = max(f1s)
         of_answers.append(best)
         # The first of equally good ones, as in the script.
-        by_type[references[f1s.index(best)].type].append(best)
-        of_evidence.append(
-            max(evidence_f1(predicted["evidence"], x.evidence) for x in references)
-        )
-    metrics = {"answer_f1": _mean(of_answers), "evidence_f1": _mean(of_evidence)}
-    metrics |= {f"answer_f1_{name}": _mean(some) for name, some in by_type.items()}
-    return Scores.of(metrics, [name for name, _ in questions], {"answer": predictions})
+        if (type_ := references[f1s.index(best)].type) in by_type:
+            by_type[type_].append(best)
+    metrics = {f"answer_f1_{name}": _mean(some) for name, some in by_type.items()}
+    return _mean(of_answers), metrics
 
 
 def evidence_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
@@ -108,13 +145,18 @@ def references_of(
             annotations = files.field(question, "answers", list, asked)
             if not annotations:
                 raise ValueError(f"{asked}: at least one answer expected, got none")
-            references = [_reference(annotation, asked) for annotation in annotations]
+            references = [reference_of(annotation, asked) for annotation in annotations]
             if text_evidence_only:
                 references = [_without_floats(x) for x in references]
             yield question["question_id"], references
 
 
-def _reference(annotation: Any, where: str) -> Reference:
+def reference_of(annotation: Any, where: str) -> Reference:
+    """What an annotator answered, from an element of a question's `answers`.
+
+    Raises:
+      ValueError: naming `where`, if it is not as it should be.
+    """
     answer = files.field(files.typed(annotation, dict, where), "answer", dict, where)
     if files.field(answer, "unanswerable", bool, where):
         # The script ignores any evidence.

@@ -8,8 +8,9 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from multihop_samples import write_json
+from multihop_samples import HOTPOT, write_json
 from natural_questions_samples import write_lines
+from written_samples import QUESTION, write_release
 
 
 class TextSet(NamedTuple):
@@ -93,6 +94,171 @@ _SCROLLS = {
     # The blank line before the article is followed by another line feed.
     "scrolls_quality": _scrolls("quality", _OPTIONS, "\n"),
     "scrolls_contract_nli": _scrolls("contract_nli", _ASKED),
+}
+
+# --- questions ------------------------------------------------------------------------
+
+_MEETING = {
+    "topic_list": [{"topic": "mill", "relevant_text_span": [["0", "1"]]}],
+    "general_query_list": [{"query": "What was said?", "answer": "The mill burned."}],
+    "specific_query_list": [
+        {
+            "query": "Who owned it?",
+            "answer": "Ann Lee owned it.",
+            "relevant_text_span": [["1", "2"]],
+        }
+    ],
+    "meeting_transcripts": [
+        {"speaker": "PhD A", "content": "The mill {disfmarker} burned . {gap}"},
+        {"speaker": "Ann", "content": "{vocalsound}"},
+        {"speaker": "Ann", "content": "I owned it ."},
+    ],
+}
+_SAID = "PhD A: The mill burned .\nAnn: I owned it ."
+
+
+def _answer(**right: Any) -> dict[str, Any]:
+    """Of an annotator of Qasper."""
+    nothing = {"unanswerable": False, "extractive_spans": [], "free_form_answer": ""}
+    other = {"yes_no": None, "evidence": [], "highlighted_evidence": []}
+    return {"answer": {**nothing, **other, **right}, "annotation_id": "x"}
+
+
+def _asked(name: str, question: str, *answers: dict[str, Any]) -> dict[str, Any]:
+    return {"question_id": name, "question": question, "answers": list(answers)}
+
+
+_PAPERS = {
+    "1901.1": {
+        "title": "Mills",
+        "abstract": "We burn mills.",
+        "full_text": [
+            {"section_name": "Data", "paragraphs": ["Ten mills in Ton.", " "]},
+            {"section_name": None, "paragraphs": ["They stand."]},
+        ],
+        "qas": [
+            _asked(
+                "q1",
+                "Which mills?",
+                _answer(free_form_answer="those of Ton"),
+                _answer(extractive_spans=["Ten mills", "in Ton"]),
+            ),
+            _asked(
+                "q2",
+                "Do they stand?",
+                _answer(yes_no=True),
+                _answer(unanswerable=True),
+            ),
+        ],
+    },
+    "1901.2": {
+        "title": "Frogs",
+        "abstract": "",
+        "full_text": [{"section_name": "Pond", "paragraphs": ["A frog swims."]}],
+        "qas": [_asked("q3", "Does it fly?", _answer(yes_no=False))],
+    },
+}
+_MILLS = "Data\nTen mills in Ton.\nThey stand."
+
+_YES = {
+    **HOTPOT,
+    "_id": "a2",
+    "question": "Is it a town?",
+    "answer": "yes",
+    "supporting_facts": [["Ton", 0], ["Ann Lee", 1]],
+}
+_OLD_MILL = "Old Mill: The Old Mill was built by its first owner. It burned."
+_ANN = "Ann Lee: Ann Lee was a baker. She owned the Old Mill."
+_TON = "Ton: Ton is a town in Norland."
+
+_POND = {
+    "id": "q2",
+    "title": "Pond",
+    "question": "who sat there?",
+    "context": "The frog sat by the pond.",
+    "answers": [{"text": "The frog", "answer_start": 0}] * 2,
+}
+
+_QUESTIONS = {
+    "qmsum": TextSet(
+        in_lines(_MEETING),
+        [
+            {
+                "id": "dev:1:general-1",
+                "input": _SAID,
+                "prefix": "What was said?",
+                "target": "The mill burned.",
+            },
+            {
+                "id": "dev:1:specific-1",
+                "input": _SAID,
+                "prefix": "Who owned it?",
+                "target": "Ann Lee owned it.",
+            },
+        ],
+        package="rouge_score",
+    ),
+    "qasper": TextSet(
+        in_one(_PAPERS),
+        [
+            {
+                "id": "q1",
+                "input": _MILLS,
+                "prefix": "Which mills?",
+                "target": ["those of Ton", "Ten mills, in Ton"],
+                "types": ["abstractive", "extractive"],
+            },
+            {
+                "id": "q2",
+                "input": _MILLS,
+                "prefix": "Do they stand?",
+                "target": ["Yes", "Unanswerable"],
+                "types": ["boolean", "none"],
+            },
+            {
+                "id": "q3",
+                "input": "Pond\nA frog swims.",
+                "prefix": "Does it fly?",
+                "target": "No",
+                "types": ["boolean"],
+            },
+        ],
+    ),
+    "hotpotqa_text": TextSet(
+        in_one([HOTPOT, _YES]),
+        [
+            {
+                "id": "a1",
+                "input": f"{_OLD_MILL}\n{_ANN}",
+                "prefix": "Who built the mill?",
+                "target": "Ann Lee",
+            },
+            {
+                "id": "a2",
+                "input": f"{_TON}\n{_ANN}",
+                "prefix": "Is it a town?",
+                "target": "yes",
+            },
+        ],
+    ),
+    "squad_distractors": TextSet(
+        lambda folder: write_release(folder, [QUESTION, _POND]),
+        [
+            {
+                "id": "q1",
+                "input": f"{QUESTION['context']}\n{_POND['context']}",
+                "prefix": QUESTION["question"],
+                "target": ["Ann Lee", "Lee"],
+            },
+            {
+                "id": "q2",
+                "input": f"{_POND['context']}\n{QUESTION['context']}",
+                "prefix": _POND["question"],
+                "target": "The frog",
+            },
+        ],
+        {"order": "ordered", "distractors": 1},
+    ),
 }
 
 # --- the table ------------------------------------------------------------------------

@@ -22,12 +22,13 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from etc_jax.base.local_paths import INPUT, OUTPUT
 from etc_jax.base.whole_files import check_out, whole_text
 from etc_jax.cli import command_line
+from etc_jax.datasets.records import BadRecordError
 from etc_jax.tasks.squad.records import Record, read
 
 _PROG = "python -m etc_jax.tasks.squad.distractors"
@@ -48,20 +49,20 @@ class Paragraph(NamedTuple):
     text: str
 
 
-def paragraphs_of(records: Sequence[Record]) -> list[Paragraph]:
+def paragraphs_of(records: Iterable[Record]) -> list[Paragraph]:
     """All paragraphs, each once, in the order of the files."""
     return list(dict.fromkeys(Paragraph(r.title, r.context) for r in records))
 
 
-def with_distractors(
+def placed(
     record: Record,
     paragraphs: Sequence[Paragraph],
     *,
     order: str,
     count: int = 9,
     seed: int = 0,
-) -> dict[str, Any]:
-    """A question of several paragraphs, as an article of a file of SQuAD.
+) -> list[str]:
+    """The paragraph of a question and others, in order.
 
     Args:
       record: with answers.
@@ -71,13 +72,14 @@ def with_distractors(
       seed: of the draws.
 
     Raises:
-      ValueError: if there are too few paragraphs to draw from, or the question has no
-        answer.
+      BadRecordError: if there are too few paragraphs to draw from, or the question has
+        no answer.
     """
     if not record.answers:
-        raise ValueError(
+        raise BadRecordError(
+            "no answer",
             f"{record.id!r} has no answers, which the other paragraphs must not hold; "
-            "give files with answers"
+            "give files with answers",
         )
     rng = random.Random(f"distractors {seed} {record.id}")
     texts = [record.context]
@@ -85,6 +87,28 @@ def with_distractors(
         texts += _drawn(record, paragraphs, count, rng)
     if order == "shuffled":
         rng.shuffle(texts)
+    return texts
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Paragraphs as one text, a line each."""
+    return _BETWEEN.join(texts)
+
+
+def with_distractors(
+    record: Record, paragraphs: Sequence[Paragraph], **how: Any
+) -> dict[str, Any]:
+    """A question of several paragraphs, as an article of a file of SQuAD.
+
+    Args:
+      record: see `placed`.
+      paragraphs: see `placed`.
+      **how: `order`, `count` and `seed`, see `placed`.
+
+    Raises:
+      BadRecordError: as for `placed`.
+    """
+    texts = placed(record, paragraphs, **how)
     before = texts[: texts.index(record.context)]
     # Characters before the paragraph of the answer.
     shift = sum(len(text) + len(_BETWEEN) for text in before)
@@ -93,7 +117,7 @@ def with_distractors(
         for a in record.answers
     ]
     asked = {"id": record.id, "question": record.question, "answers": answers}
-    paragraph = {"context": _BETWEEN.join(texts), "qas": [asked]}
+    paragraph = {"context": joined(texts), "qas": [asked]}
     return {"title": record.title, "paragraphs": [paragraph]}
 
 
@@ -106,10 +130,11 @@ def _drawn(
     tried: set[int] = set()
     while len(drawn) < count:
         if len(tried) == len(paragraphs):
-            raise ValueError(
+            raise BadRecordError(
+                "too few paragraphs",
                 f"{record.id!r}: {len(drawn)} of {len(paragraphs)} paragraphs are of "
                 f"another article and without its answer, fewer than {count}; give "
-                "more files, or lower --count"
+                "more files, or lower the count",
             )
         i = rng.randrange(len(paragraphs))
         if i in tried:

@@ -251,7 +251,7 @@ def _start(value: Any, column: str) -> int | None:
 def _values(
     path: str | os.PathLike, options: SquadOptions
 ) -> Iterator[tuple[int, Any]]:
-    return read_rows(path, options) if is_table(path) else _questions(path)
+    return read_rows(path, options) if is_table(path) else questions(path)
 
 
 # The records of files, an article in memory at a time: CSV, TSV and JSON lines have
@@ -272,8 +272,14 @@ def release(
     return None
 
 
-def _questions(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
-    """(number from 1, what `parse` takes) of each question of a file."""
+def questions(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
+    """(number from 1, what `parse` takes) of each question of an official file.
+
+    Raises:
+      BadRecordError: where it is damaged, or has another form. Questions before that
+        place have come out.
+      OSError: if it cannot be read.
+    """
     number = articles = 0
     for name, article in read_members(path):
         if name != "data":
