@@ -41,6 +41,25 @@ def in_one(value: Any, name: str = "dev.json"):
     return lambda folder: write_json(folder, value, name)
 
 
+def lines_of(records: Sequence[dict[str, Any]]) -> str:
+    """Records as JSON lines."""
+    return "".join(f"{json.dumps(record)}\n" for record in records)
+
+
+def write_files(folder: pathlib.Path, files: dict[str, Any]) -> pathlib.Path:
+    """Texts, or values as JSON, by path; the first of them."""
+    for name, value in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = value if isinstance(value, str) else json.dumps(value)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / next(iter(files))
+
+
+def in_files(files: dict[str, Any]):
+    """Files by path, of which the first is given."""
+    return lambda folder: write_files(folder, files)
+
+
 _MILL = {"id": "a", "input": "The mill stands in Ton.", "target": ["in Ton", "at Ton"]}
 _FROG = {"id": "b", "input": "The frog sat by the pond.", "target": "the pond"}
 
@@ -261,10 +280,213 @@ _QUESTIONS = {
     ),
 }
 
+# --- summaries ------------------------------------------------------------------------
+
+_CANALS = {
+    "id": "R00001",
+    "title": "Canal Tolls",
+    "reports": {
+        "section_title": "",
+        "paragraphs": ["Canals charge tolls. "],
+        "subsections": [
+            {
+                "section_title": "History",
+                "paragraphs": ["Tolls began early.", ""],
+                "subsections": [
+                    {
+                        "section_title": "Reform",
+                        "paragraphs": ["Rates fell by half."],
+                        "subsections": [],
+                    }
+                ],
+            },
+            {"section_title": "Today", "paragraphs": ["They rise."]},
+        ],
+    },
+    "summary": ["Canals charge tolls.", "Rates fell."],
+}
+_BRIDGES = {
+    "id": "GAO-00-001",
+    "report": [
+        {"section_title": "Background", "paragraphs": ["Paint keeps steel dry."]},
+        {"section_title": "Findings", "paragraphs": ["Checks were late."]},
+    ],
+    "highlight": [
+        {"section_title": "Why GAO Did This Study", "paragraphs": ["It is dear."]},
+        {"section_title": "What GAO Found", "paragraphs": ["Checks were late."]},
+    ],
+    "fastfact": ["Late!"],
+}
+_PAPER = {
+    "article_id": "0708.1996",
+    "article_text": ["we study frogs .", " they sit by ponds . "],
+    "abstract_text": ["<S> frogs sit by ponds . </S>", "<S> we say why . </S>"],
+    "labels": None,
+    "section_names": ["introduction"],
+    "sections": [["we study frogs .", "they sit by ponds ."]],
+}
+_OTHER_PAPER = {
+    **_PAPER,
+    "article_id": "PMC1",
+    "article_text": ["herons eat frogs ."],
+    "abstract_text": ["<S> on herons . </S>"],
+}
+_SCIENTIFIC = TextSet(
+    in_lines(_PAPER, _OTHER_PAPER, name="val.txt.gz"),
+    [
+        {
+            "id": "0708.1996",
+            "input": "we study frogs .\nthey sit by ponds .",
+            "target": "frogs sit by ponds .\nwe say why .",
+        },
+        {"id": "PMC1", "input": "herons eat frogs .", "target": "on herons ."},
+    ],
+    package="rouge_score",
+)
+
+
+def _episode(*recap: str) -> dict[str, Any]:
+    return {"Transcript": ["[ Bakery ]", "Mira: Who ate it?"], "Recap": list(recap)}
+
+
+def _episodes(source: str, site: str) -> TextSet:
+    raw = f"SummScreen_raw/{source}"
+    listed = [{"filename": f"e{i}.json", "Recap": ["a b@@ un ."] * i} for i in (1, 2)]
+    return TextSet(
+        in_files(
+            {
+                f"SummScreen/{site}/{source}_dev.json": lines_of(listed),
+                f"{raw}/e1.json": _episode("Mira asks.", "Tom blames a dog."),
+                f"{raw}/e2.json": _episode("A bun is gone."),
+                f"{raw}/e3.json": _episode("Not in the split."),
+            }
+        ),
+        [
+            {"id": name, "input": "[ Bakery ]\nMira: Who ate it?", "target": recap}
+            for name, recap in (
+                ("e1", "Mira asks.\nTom blames a dog."),
+                ("e2", "A bun is gone."),
+            )
+        ],
+        package="rouge_score",
+    )
+
+
+def _alignment(site: str, number: int) -> dict[str, Any]:
+    return {
+        "bid": "99",
+        "is_aggregate": False,
+        "source": site,
+        "chapter_path": "all_chapterized_books/99-chapters/01.txt",
+        "summary_path": f"finished_summaries/{site}/The Pond/section_{number}.txt",
+        "book_id": "The Pond.chapter 1",
+        "summary_id": "chapter 1",
+    }
+
+
+_CHAPTER = "CHAPTER I\n\nThe frog sat by the pond.\n"
+_PASSAGE = {
+    "metadata": {"passage_id": "63833", "uid": "x", "license": "free"},
+    "document": "The frog sat by the pond. A heron came.",
+    "questions": [
+        {
+            "question_text": "What is the plot? ",
+            "question_number": 1,
+            "responses": [
+                {"worker_id": "6", "uid": "a", "response_text": "\nA heron comes."},
+                {"worker_id": "1", "uid": "b", "response_text": "A frog dives."},
+            ],
+        },
+        {
+            "question_text": "Who sat there?",
+            "question_number": 2,
+            "responses": [{"worker_id": "6", "uid": "c", "response_text": "A frog."}],
+        },
+    ],
+}
+
+SUMMARIES = {
+    "gov_report": TextSet(
+        in_files(
+            {
+                # Cut anywhere, it names a report that is not there.
+                "gov-report/split_ids/crs_valid.ids": "R00001\nGAO-00-001\n",
+                "gov-report/crs/R00001.json": _CANALS,
+                "gov-report/crs/GAO-00-001.json": _BRIDGES,
+            }
+        ),
+        [
+            {
+                "id": "R00001",
+                "input": "Canals charge tolls.\nHistory\nTolls began early.\nReform\n"
+                "Rates fell by half.\nToday\nThey rise.",
+                "target": "Canals charge tolls.\nRates fell.",
+            },
+            {
+                "id": "GAO-00-001",
+                "input": "Background\nPaint keeps steel dry.\nFindings\n"
+                "Checks were late.",
+                "target": "It is dear.\nChecks were late.",
+            },
+        ],
+        package="rouge_score",
+    ),
+    "arxiv": _SCIENTIFIC,
+    "pubmed": _SCIENTIFIC,
+    "booksum": TextSet(
+        in_files(
+            {
+                "alignments/chapter-level/chapter_val.jsonl": lines_of(
+                    [_alignment("notes", 0), _alignment("a study", 2)]
+                ),
+                "all_chapterized_books/99-chapters/01.txt": _CHAPTER,
+                "scripts/finished_summaries/notes/The Pond/section_0.txt": {
+                    "name": "Chapter 1",
+                    "summary": ["A frog rests.", "It dives."],
+                    "analysis": [],
+                },
+                "scripts/finished_summaries/a study/The Pond/section_2.txt": {
+                    "summary": ["A heron comes."]
+                },
+            }
+        ),
+        [
+            {"id": f"99/{name}", "input": _CHAPTER.strip(), "target": summary}
+            for name, summary in (
+                ("notes/The Pond/section_0", "A frog rests.\nIt dives."),
+                ("a study/The Pond/section_2", "A heron comes."),
+            )
+        ],
+        package="rouge_score",
+    ),
+    "summ_screen_fd": _episodes("fd", "ForeverDreaming"),
+    "summ_screen_tms": _episodes("tms", "TVMegaSite"),
+    "squality": TextSet(
+        in_lines(_PASSAGE),
+        [
+            {
+                "id": "63833_1",
+                "prefix": "What is the plot?",
+                "input": _PASSAGE["document"],
+                "target": ["A heron comes.", "A frog dives."],
+            },
+            {
+                "id": "63833_2",
+                "prefix": "Who sat there?",
+                "input": _PASSAGE["document"],
+                "target": ["A frog."],
+            },
+        ],
+        package="rouge_score",
+    ),
+}
+
 # --- the table ------------------------------------------------------------------------
 
 TEXT_SETS = {
     **_SCROLLS,
+    **_QUESTIONS,
+    **SUMMARIES,
     "text_to_text": TextSet(
         in_lines(
             {**_MILL, "target": "in Ton"},
@@ -276,8 +498,3 @@ TEXT_SETS = {
         package="rouge_score",
     ),
 }
-
-
-def lines_of(records: Sequence[dict[str, Any]]) -> str:
-    """Records as JSON lines."""
-    return "".join(f"{json.dumps(record)}\n" for record in records)

@@ -85,6 +85,9 @@ SLICES = {
         f"scrolls_{name}": Row(f"scrolls_{name}", first_lines(f"scrolls/{name}/{file}"))
         for name, file in _SCROLLS.items()
     },
+    "arxiv": Row("arxiv", whole("scientific_papers/arxiv/val.txt.gz")),
+    "pubmed": Row("pubmed", whole("scientific_papers/pubmed/val.txt.gz")),
+    "squality": Row("squality", first_lines("squality/dev.slice.jsonl.gz", 2)),
 }
 SAMPLES = {
     f"{name}-sample": Row(
