@@ -218,7 +218,6 @@ def test_real_questions_have_two_gold_paragraphs():
 
 def test_paragraphs_are_those_that_the_maker_of_files_draws(tmp_path):
     path = require_shared("data/squad/dev-v1.1.multiref.json.gz")
-    # Of five articles: for some questions few paragraphs lack the answer.
     how = {"distractors": 3, "draw_seed": 3}
     for order in ("ordered", "shuffled", "alone"):
         out = tmp_path / f"{order}.json"
@@ -248,6 +247,30 @@ def test_questions_without_answers_are_counted(tmp_path):
     [record], counts, lost = counted("squad_distractors", path, distractors=1)
     assert record.id == "c" and {*record.input.splitlines()} == {"A mill.", "A frog."}
     assert counts == {"no answer": 2} and lost == 2
+
+
+def test_an_answer_of_a_letter_may_stand_within_words_of_others(tmp_path):
+    asked = {"question": "which?", "context": "Class L is small."}
+    answers = [{"text": "L", "answer_start": 6}]
+    others = ["The mill.", "Class l again.", "A lake.", "No such one."]
+    path = write_release(
+        tmp_path,
+        [
+            {**asked, "id": "a", "title": "Classes", "answers": answers},
+            *(
+                {**asked, "id": x, "title": x, "context": x, "answers": answers}
+                for x in others
+            ),
+        ],
+    )
+    for count in (1, 3, 4):
+        records, counts, _ = counted(
+            "squad_distractors", path, distractors=count, order="ordered"
+        )
+        drawn = {*records[0].input.splitlines()[1:]} if records else None
+        # Without the letter, the one paragraph; then the two that have it in words.
+        expected = {1: {"No such one."}, 3: {"The mill.", "A lake.", "No such one."}}
+        assert drawn == expected.get(count), counts
 
 
 def test_too_few_paragraphs_are_counted(tmp_path):

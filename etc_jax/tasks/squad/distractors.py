@@ -5,9 +5,11 @@
 
 Ivgi et al. 2022, section 4.1: a question is asked of ten paragraphs, of which one has
 the answer. The others are drawn from the same files: none is of the same article, and
-none holds an answer. The file that is written has the form of SQuAD's own, with a
-paragraph of its own for each question, so that everything that reads SQuAD reads it.
-Draws depend on the question's id and the seed alone.
+none holds an answer, not even within a word. Where fewer are left, as for "L", which is
+an answer in `dev-v1.1.json`, it may stand within words. The file that is written has
+the form of SQuAD's own, with a paragraph of its own for each question, so that
+everything that reads SQuAD reads it. Draws depend on the question's id and the seed
+alone.
 
     --order=ordered    the paragraph of the answer comes first
     --order=shuffled   the paragraphs come in a random order
@@ -21,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -126,25 +129,36 @@ def _drawn(
 ) -> list[str]:
     drawn: list[str] = []
     answers = [answer.text.lower() for answer in record.answers]
-    # In a random order, without making one of all paragraphs for each question.
-    tried: set[int] = set()
-    while len(drawn) < count:
-        if len(tried) == len(paragraphs):
-            raise BadRecordError(
-                "too few paragraphs",
-                f"{record.id!r}: {len(drawn)} of {len(paragraphs)} paragraphs are of "
-                f"another article and without its answer, fewer than {count}; give "
-                "more files, or lower the count",
-            )
-        i = rng.randrange(len(paragraphs))
-        if i in tried:
-            continue
-        tried.add(i)
-        title, text = paragraphs[i]
-        lower = text.lower()
-        if title != record.title and not any(answer in lower for answer in answers):
-            drawn.append(text)
+    for holds in (_holds_letters, _holds_words):
+        # In a random order, without making one of all paragraphs for each question.
+        tried: set[int] = set()
+        while len(drawn) < count and len(tried) < len(paragraphs):
+            i = rng.randrange(len(paragraphs))
+            if i in tried:
+                continue
+            tried.add(i)
+            title, text = paragraphs[i]
+            lower = text.lower()
+            if title == record.title or any(holds(lower, x) for x in answers):
+                continue
+            if text not in drawn:
+                drawn.append(text)
+    if len(drawn) < count:
+        raise BadRecordError(
+            "too few paragraphs",
+            f"{record.id!r}: {len(drawn)} of {len(paragraphs)} paragraphs are of "
+            f"another article and without its answer, fewer than {count}; give more "
+            "files, or lower the count",
+        )
     return drawn
+
+
+def _holds_letters(text: str, answer: str) -> bool:
+    return answer in text
+
+
+def _holds_words(text: str, answer: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
 
 
 def _pieces(articles: Iterator[dict[str, Any]]) -> Iterator[str]:

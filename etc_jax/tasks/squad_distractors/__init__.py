@@ -8,7 +8,7 @@ file, a line each; which ones depends on the question's id and `--draw_seed` alo
 is of the same article, and none holds an answer. The first answer is learnt, any is
 right in the score: SQuAD's exact match and F1.
 
-A file is read twice: first its paragraphs, which stay in memory, about 14 MB of those
+A file is read twice: first its paragraphs, which stay in memory, about 20 MB of those
 of `train-v1.1.json`, then its questions, an article at a time.
 `python -m etc_jax.tasks.squad.distractors` writes the same as files of SQuAD's form.
 """
