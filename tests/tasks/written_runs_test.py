@@ -5,6 +5,7 @@ A row is a data set and the files it is run on: a real slice, or the sample of
 """
 
 import collections
+import gzip
 import json
 import pathlib
 import statistics
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from golden_data import require_shared
+from multihop_samples import write_json
 from natural_questions_samples import write_lines
 from small_run import evaluated, once, prepared, sizes_of, small_config, trained
 from text_sets import TEXT_SETS
@@ -20,7 +22,7 @@ from tokenizer_samples import sentence_pieces, t5_model
 from written_samples import write_pair
 
 from etc_jax.datasets.json_lines import read_lines
-from etc_jax.datasets.task import PREDICTIONS, find_task
+from etc_jax.datasets.task import find_task
 
 COUNT = 6
 LENGTHS = (96, 6)
@@ -66,6 +68,13 @@ def _translations(folder):
     return write_pair(folder, sides, "val")
 
 
+def _two_articles(folder):
+    """Of those that have several answers a question."""
+    packed = require_shared("data/squad/dev-v1.1.multiref.json.gz").read_bytes()
+    value = json.loads(gzip.decompress(packed))
+    return write_json(folder, {**value, "data": value["data"][:2]}, "dev-v1.1.json")
+
+
 # Real text, for the most part put into SCROLLS's form; of the other two sets there is
 # none, and their rows are the samples.
 _SCROLLS = {
@@ -88,6 +97,16 @@ SLICES = {
     "arxiv": Row("arxiv", whole("scientific_papers/arxiv/val.txt.gz")),
     "pubmed": Row("pubmed", whole("scientific_papers/pubmed/val.txt.gz")),
     "squality": Row("squality", first_lines("squality/dev.slice.jsonl.gz", 2)),
+}
+SLICES |= {
+    "qmsum": Row("qmsum", first_lines("qmsum/val.slice.jsonl.gz", 1)),
+    "qasper": Row("qasper", whole("qasper/qasper-train-v0.1.slice.json")),
+    "hotpotqa_text": Row(
+        "hotpotqa_text", whole("hotpotqa/hotpot_dev_distractor_v1.slice.json")
+    ),
+    "squad_distractors": Row(
+        "squad_distractors", _two_articles, ("order=shuffled", "distractors=3")
+    ),
 }
 SAMPLES = {
     f"{name}-sample": Row(
@@ -152,10 +171,20 @@ def _bleu(texts, references):
 # By the metric that a data set is ranked by: (texts, references) -> score.
 AGAIN = {
     "f1": lambda *given: _mean_of_best(_f1, *given),
+    "answer_f1": lambda *given: _mean_of_best(_f1, *given),
     "exact_match": lambda *given: _mean_of_best(_exact, *given),
     "geometric_mean": _rouge,
     "bleu": _bleu,
 }
+
+
+def _texts(task, file):
+    """{record id: text} of a prediction file."""
+    if not task.lines:
+        return json.loads(file)
+    # Those of Qasper.
+    lines = map(json.loads, file.splitlines())
+    return {x["question_id"]: x["predicted_answer"] for x in lines}
 
 
 @pytest.mark.full(but=["wmt14_en_de", "text_to_text-sample"])
@@ -185,7 +214,7 @@ def test_from_official_files_to_the_score_of_the_prediction_file(row, tmp_path):
     run, out = tmp_path / "run", tmp_path / "dev"
     trained(config, run)
     scores = evaluated(run, file, out)
-    written = json.loads((out / PREDICTIONS).read_text())
+    written = _texts(task, (out / task.prediction_file).read_text())
     assert list(written) == list(gold) and all(
         isinstance(x, str) for x in written.values()
     )
@@ -202,7 +231,8 @@ def test_from_official_files_to_the_score_of_the_prediction_file(row, tmp_path):
     # Right texts in the same file are full marks.
     right = {name: references[-1] for name, references in gold.items()}
     golds = [task.gold(record) for record in records]
-    assert task.score(golds, right).metrics[task.metric] == pytest.approx(1)
+    full = task.score(golds, task.official(right)).metrics[task.metric]
+    assert full == pytest.approx(1)
 
 
 @pytest.mark.usefixtures("one_device")
