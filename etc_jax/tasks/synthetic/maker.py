@@ -23,6 +23,8 @@ class Maker:
       sizes: dataclass of how large and hard records are; its fields are flags.
       lines: whether a file has one record a line; otherwise it has one JSON array.
       around: what stands before and after the records of an array.
+      key: field that has a record's name, where a file is one object with a record a
+        member; "": there is none.
       splits: those of a release that is a folder of files; (): it is one file.
       write_split: (folder, records, split=) -> what was written, of such a release;
         a file or folder that is there is not replaced.
@@ -33,13 +35,15 @@ class Maker:
     sizes: type
     lines: bool = False
     around: tuple[str, str] = ("[", "]")
+    key: str = ""
     splits: tuple[str, ...] = ()
     write_split: Callable[..., pathlib.Path] | None = None
     data_set: str | None = None
 
     def write(self, path: str | os.PathLike, records: Iterable[dict[str, Any]]) -> None:
         """Writes a file of records; see `write_records`."""
-        write_records(path, records, lines=self.lines, around=self.around)
+        how = {"lines": self.lines, "around": self.around, "key": self.key}
+        write_records(path, records, **how)
 
 
 def series(
@@ -72,6 +76,7 @@ def write_records(
     *,
     lines: bool = False,
     around: tuple[str, str] = ("[", "]"),
+    key: str = "",
 ) -> None:
     """Writes a file of records, which appears whole or not at all.
 
@@ -80,23 +85,32 @@ def write_records(
       records: JSON objects.
       lines: one object a line, and nothing else; otherwise one JSON array.
       around: what stands before and after the records of an array.
+      key: see `Maker`.
 
     Raises:
       OSError: if it cannot be written.
     """
     with whole_text(path) as handle:
-        for text in _pieces(records, lines, around):
+        texts = (_text(record, key) for record in records)
+        for text in _pieces(texts, lines, around):
             handle.write(text)
 
 
+def _text(record: dict[str, Any], key: str) -> str:
+    """A record as an element of an array, or as a member of an object."""
+    if not key:
+        return json.dumps(record, ensure_ascii=False)
+    value = {name: x for name, x in record.items() if name != key}
+    return f"{json.dumps(record[key])}: {json.dumps(value, ensure_ascii=False)}"
+
+
 def _pieces(
-    records: Iterable[dict[str, Any]], lines: bool, around: tuple[str, str]
+    texts: Iterable[str], lines: bool, around: tuple[str, str]
 ) -> Iterator[str]:
     """The text of a file, a record at a time."""
     first, last = around
     between = f"{first}\n"
-    for record in records:
-        text = json.dumps(record, ensure_ascii=False)
+    for text in texts:
         yield f"{text}\n" if lines else between + text
         between = ",\n"
     if not lines:

@@ -1,10 +1,13 @@
 """Invented long documents: what they tell, where, and what is asked of them."""
 
 import random
+import re
 
 import pytest
 
+from etc_jax.base import registry
 from etc_jax.datasets import pairs
+from etc_jax.datasets.task import find_task
 from etc_jax.tasks.synthetic import names
 from etc_jax.tasks.synthetic.long_documents import (
     AskedSizes,
@@ -89,3 +92,47 @@ def test_wordings_are_those_asked_for(wordings):
         for fact in made.facts
     }
     assert len(beginnings) == wordings
+
+
+# --- files of data sets ---------------------------------------------------------------
+
+
+def release(name, folder, count=20, **sizes):
+    """(what a file of so many documents holds, records that its data set reads)."""
+    maker = registry.lookup("invented_items", name)
+    items = list(maker.records(count, seed=3, sizes=maker.sizes(**sizes)))
+    path = folder / f"dev{'.jsonl.gz' if maker.lines else '.json.gz'}"
+    maker.write(path, items)
+    return items, list(find_task(name).read([path], None))
+
+
+def test_papers_have_a_question_for_each_fact(tmp_path):
+    papers, records = release("qasper", tmp_path, words=300, facts=3)
+    assert len(records) == 60 and len({record.id for record in records}) == 60
+    questions = [question for paper in papers for question in paper["qas"]]
+    for record, question in zip(records, questions, strict=True):
+        [answer] = (x["answer"] for x in question["answers"])
+        [evidence], [statement] = answer["evidence"], answer["highlighted_evidence"]
+        trade = record.prefix.removeprefix("What does the ").removesuffix(" sell?")
+        assert f" {trade} " in statement and record.target in statement
+        assert statement in evidence and evidence in record.input.split("\n")
+        assert record.types == ("extractive",)
+    # Each paper has four sections with their names.
+    assert records[0].input.count("Market ::: Trades\n") == 1
+
+
+def test_meetings_have_a_query_for_each_fact_and_one_for_all(tmp_path):
+    meetings, records = release("qmsum", tmp_path, words=200, facts=3)
+    assert len(records) == 80
+    for i, meeting in enumerate(meetings):
+        general, *specific = records[4 * i : 4 * i + 4]
+        assert general.target.count("sells") == 3
+        assert sorted(re.findall(r"[^.]+\.", general.target.replace(". ", "."))) == (
+            sorted(record.target for record in specific)
+        )
+        turns = general.input.split("\n")
+        for record, query in zip(specific, meeting["specific_query_list"], strict=True):
+            [[first, last]] = query["relevant_text_span"]
+            assert first == last and isinstance(first, str)
+            goods = record.target.split()[-1].removesuffix(".")
+            assert goods in turns[int(first)]
