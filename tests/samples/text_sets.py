@@ -3,6 +3,7 @@
 A new one adds a row, and `tests/datasets/text_sets_test.py` walks it.
 """
 
+import gzip
 import json
 import pathlib
 from collections.abc import Callable, Sequence
@@ -481,12 +482,80 @@ SUMMARIES = {
     ),
 }
 
+# --- other releases -------------------------------------------------------------------
+
+_CONTRACT = "The duty lasts three years. The Receiver keeps one copy."
+_HYPOTHESES = {"nda-1": "Some duties go on.", "nda-4": "No copy is kept."}
+
+
+def contract_nli_file(folder: pathlib.Path):
+    """A contract with two choices."""
+    choices = {"nda-1": "Entailment", "nda-4": "NotMentioned"}
+    annotations = {k: {"choice": x, "spans": []} for k, x in choices.items()}
+    document = {"id": 7, "text": _CONTRACT, "spans": [[0, 27], [28, 56]]}
+    document["annotation_sets"] = [{"annotations": annotations}]
+    labels = {k: {"hypothesis": x} for k, x in _HYPOTHESES.items()}
+    return write_json(folder, {"documents": [document], "labels": labels})
+
+
+STORY = "THE  MILL\n\nAnn Lee owned the old mill. It burned.\n\nTHE END."
+
+
+def narrativeqa_file(folder: pathlib.Path, name: str = "qaps_valid.csv.gz"):
+    """Two questions about a film, beside its page and the tables of documents."""
+    (folder / "tmp").mkdir()
+    page = STORY.replace("\n\n", "<br><br>").replace("old", "<b>old</b>")
+    page = (
+        f"<html><script>THE MILL Ann</script>More scripts<pre>{page}</pre> Ads</html>"
+    )
+    (folder / "tmp" / "m1.content").write_text(page)
+    begin = "document_id,set"
+    (folder / "documents.csv").write_text(
+        f"{begin},kind,story_start,story_end\nm1,valid,movie,THE MILL Ann,THE END .\n"
+    )
+    summaries = folder / "third_party" / "wikipedia" / "summaries.csv"
+    summaries.parent.mkdir(parents=True)
+    summaries.write_text(f'{begin},summary\nm1,valid," A mill, burned."\n')
+    rows = ('Who owned the mill?,Ann Lee,"Lee, Ann"', "What burned?,the mill,mill")
+    text = "".join(f"m1,valid,{row},x,x,x\n" for row in rows)
+    columns = "question,answer1,answer2,question_tokenized,answer1_tokenized,other"
+    path = folder / name
+    content = f"{begin},{columns}\n{text}".encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+_RELEASES = {
+    "contract_nli": TextSet(
+        contract_nli_file,
+        [
+            {"id": f"7:{k}", "prefix": x, "input": _CONTRACT, "target": choice}
+            for (k, x), choice in zip(
+                _HYPOTHESES.items(), ("Entailment", "Not mentioned"), strict=True
+            )
+        ],
+    ),
+    "narrativeqa": TextSet(
+        narrativeqa_file,
+        [
+            {"id": f"m1:{i}", "prefix": question, "input": STORY, "target": answers}
+            for i, (question, answers) in enumerate(
+                {
+                    "Who owned the mill?": ["Ann Lee", "Lee, Ann"],
+                    "What burned?": ["the mill", "mill"],
+                }.items()
+            )
+        ],
+    ),
+}
+
 # --- the table ------------------------------------------------------------------------
 
 TEXT_SETS = {
     **_SCROLLS,
     **_QUESTIONS,
     **SUMMARIES,
+    **_RELEASES,
     "text_to_text": TextSet(
         in_lines(
             {**_MILL, "target": "in Ton"},

@@ -8,7 +8,9 @@ import collections
 import gzip
 import json
 import pathlib
+import shutil
 import statistics
+import zipfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from golden_data import require_shared
 from multihop_samples import write_json
 from natural_questions_samples import write_lines
 from small_run import evaluated, once, prepared, sizes_of, small_config, trained
-from text_sets import TEXT_SETS
+from text_sets import TEXT_SETS, lines_of, scrolls_lines
 from tokenizer_samples import sentence_pieces, t5_model
 from written_samples import write_pair
 
@@ -75,6 +77,28 @@ def _two_articles(folder):
     return write_json(folder, {**value, "data": value["data"][:2]}, "dev-v1.1.json")
 
 
+def _narrativeqa(folder):
+    path = require_shared("data/narrativeqa")
+    shutil.copytree(path, folder / "release", dirs_exist_ok=True)
+    shutil.copy(path / "documents.dummy.csv", folder / "release" / "documents.csv")
+    # Each question is of another set.
+    text = (path / "qaps.csv").read_text("utf-8")
+    for name in ("test", "train"):
+        text = text.replace(f",{name},", ",valid,")
+    questions = folder / "release" / "qaps_valid.csv"
+    questions.write_text(text, "utf-8")
+    return questions
+
+
+def _zipped(folder):
+    """A file in an archive of SCROLLS."""
+    with zipfile.ZipFile(folder / "quality.zip", "w") as archive:
+        archive.writestr("quality/train.jsonl", "")
+        lines = lines_of(scrolls_lines("quality", COUNT))
+        archive.writestr("quality/validation.jsonl", lines)
+    return folder / "quality.zip" / "validation.jsonl"
+
+
 # Real text, for the most part put into SCROLLS's form; of the other two sets there is
 # none, and their rows are the samples.
 _SCROLLS = {
@@ -94,6 +118,14 @@ SLICES = {
         f"scrolls_{name}": Row(f"scrolls_{name}", first_lines(f"scrolls/{name}/{file}"))
         for name, file in _SCROLLS.items()
     },
+    "scrolls_quality-zip": Row("scrolls_quality", _zipped),
+    # Invented, in the form of the release.
+    "contract_nli": Row(
+        "contract_nli", whole("invented_samples/contract_nli/train.json")
+    ),
+    # Three questions, and the beginnings of the stories.
+    "narrativeqa": Row("narrativeqa", _narrativeqa),
+    "narrativeqa-summary": Row("narrativeqa", _narrativeqa, ("text=summary",)),
     "arxiv": Row("arxiv", whole("scientific_papers/arxiv/val.txt.gz")),
     "pubmed": Row("pubmed", whole("scientific_papers/pubmed/val.txt.gz")),
     "squality": Row("squality", first_lines("squality/dev.slice.jsonl.gz", 2)),
@@ -247,3 +279,15 @@ def test_references_of_wmt_are_spelled_without_tokens_of_moses(tmp_path):
         references = [x.replace(tokens, text) for x in references]
     records = {record.id: record.target for record in task.read([file])}
     assert records == {f"val:{i + 1}": text for i, text in enumerate(references)}
+
+
+@pytest.mark.parametrize("row", SAMPLES.values(), ids=SAMPLES)
+def test_halves_of_right_texts_score_as_in_another_way(row, tmp_path):
+    """A model of two steps writes nothing that is near a right text."""
+    task = find_task(row.data_set, "text_to_text").with_texts(row.options)
+    gold = [task.gold(record) for record in task.read([row.write(tmp_path)])]
+    right = {x["id"]: x["references"][-1] for x in gold}
+    half = {name: text[: len(text) // 2 + 1] for name, text in right.items()}
+    again = AGAIN[task.metric](list(half.values()), [x["references"] for x in gold])
+    score = task.score(gold, task.official(half)).metrics[task.metric]
+    assert score == pytest.approx(again, abs=1e-9)
