@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from etc_jax.base import registry, rules
@@ -112,18 +112,22 @@ class LongDocument(NamedTuple):
         return [" ".join(self.sentences[i : i + _PARAGRAPH_SENTENCES]) for i in starts]
 
     def sections(self, count: int) -> list[list[str]]:
-        """The paragraphs, in `count` parts that follow one another; some may be empty.
-
-        All but the last have equally many.
-        """
-        paragraphs = self.paragraphs
-        size = -(-len(paragraphs) // count)
-        return [paragraphs[i * size : (i + 1) * size] for i in range(count)]
+        """The paragraphs, in so many parts; see `in_parts`."""
+        return in_parts(self.paragraphs, count)
 
     @property
     def summary(self) -> list[str]:
         """A sentence for each fact, in the order in which they are stated."""
         return [fact.summary for fact in self.facts]
+
+
+def in_parts(texts: Sequence[str], count: int) -> list[list[str]]:
+    """Texts in `count` parts that follow one another.
+
+    All but the last that have any have equally many.
+    """
+    size = -(-len(texts) // count)
+    return [list(texts[i * size : (i + 1) * size]) for i in range(count)]
 
 
 def document(rng: random.Random, name: str, sizes: DocumentSizes) -> LongDocument:
