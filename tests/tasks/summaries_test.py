@@ -151,3 +151,11 @@ def test_questions_of_a_story_without_answers_are_to_be_answered(tmp_path):
     path = write_lines(tmp_path / "test.jsonl", [passage])
     task = task_lib.find_task("squality")
     assert [task.gold(record) for record in task.read([path], None)] == [None, None]
+
+
+def test_a_question_that_cannot_be_used_costs_no_other(tmp_path):
+    [(_, passage)] = read_lines(SUMMARIES["squality"].write(tmp_path))
+    passage["questions"][0]["responses"][1]["response_text"] = " "
+    path = write_lines(tmp_path / "dev.jsonl", [passage])
+    ids, problems = read("squality", path)
+    assert ids == ["63833_2"] and problems.counts == {"empty field": 1}
