@@ -6,6 +6,7 @@ import pytest
 from every_config_test import load, parameters_of
 
 from etc_jax.base import registry
+from etc_jax.conversion.engine import flatten
 
 
 @pytest.fixture
@@ -53,11 +54,24 @@ def test_a_wrong_variant_is_named():
         load("reformer_mlm", "shirt")
 
 
-@pytest.mark.parametrize("arg", ["", "bytes", "short", "short,bytes"])
+@pytest.mark.parametrize(
+    "arg", ["", "bytes", "short", "short,bytes", "as_it_is", "as_it_is,roberta"]
+)
 def test_variants_of_longformer_fit_together(arg):
     config = load("longformer_mlm", arg)
     assert config.data.input_length == config.model.max_length
     assert config.data.vocab_size == config.model.vocab_size
+
+
+def test_a_model_is_scored_as_it_is():
+    """One step, which changes no number of float32 that is not 0."""
+    config = load("longformer_mlm", "as_it_is")
+    parameters = flatten(parameters_of(config))
+    learnt = [x for x in parameters if x == "mlm_bias"]
+    assert learnt and config.optimizer.groups == (("mlm_bias", 1.0), (".*", 0.0))
+    assert config.train.num_steps == config.train.eval_every_steps == 1
+    assert np.float32(1e-6) + np.float32(config.optimizer.learning_rate) == 1e-6
+    assert load("longformer_mlm", "as_it_is,roberta").data.input_length == 512
 
 
 def test_the_whole_longformer_has_as_many_parameters_as_the_released_one():

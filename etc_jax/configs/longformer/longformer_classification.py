@@ -1,4 +1,4 @@
-"""Longformer on whole texts: IMDB, hyperpartisan news (Beltagy et al. 2020, table 8).
+"""Longformer on whole texts: IMDB, hyperpartisan news (Beltagy et al. 2020, table 7).
 
     etc-jax convert --hf=longformer-base-4096 --out=models/longformer
     etc-jax prepare --task=imdb --tokenizer=longformer-base-4096 \
@@ -25,7 +25,7 @@ against the code); batch, learning rate and a warm-up of a tenth are a choice. V
 
     imdb            25,000 reviews
     hyperpartisan   516 articles
-    roberta         the baseline of the paper's table 7, RoBERTa on the first 512
+    roberta         the baseline of that table, RoBERTa on the first 512
                     tokens (--input_length=512 for etc-jax prepare); init_from a RoBERTa
                     that was converted
     short           4 layers of 128 for 512 tokens, windows of 64, without a model to

@@ -1,4 +1,4 @@
-"""Longformer on coreference (Beltagy et al. 2020, table 8; Joshi et al. 2019).
+"""Longformer on coreference (Beltagy et al. 2020, table 7; Joshi et al. 2019).
 
     etc-jax convert --hf=longformer-base-4096 --out=models/longformer
     etc-jax prepare --task=coreference --tokenizer=longformer-base-4096 \
@@ -24,7 +24,7 @@ inference, speakers and genre besides, which are not here. Variants:
     ontonotes  2,802 documents, 30 epochs, the default
     litbank    80 documents (of 100, the others for evaluation), 60 epochs; what is
                mentioned once is an entity
-    roberta    the baseline of the paper's table 7: RoBERTa over parts of 512 tokens
+    roberta    the baseline of that table: RoBERTa over parts of 512 tokens
                of a text of 4,096; init_from a RoBERTa that was converted
     short      4 layers of 128 for 512 tokens, windows of 64, without a model to start
                from, to see that everything works
