@@ -78,8 +78,10 @@ class WrittenConfig(RegularisedConfig):
       label_smoothing: share of a target that all tokens of the vocabulary get; BART is
         fine-tuned with 0.1.
       z_loss: weight of the squared logarithm of the normaliser; T5X has 1e-4.
-      global_tokens: so many first tokens of each input are global: 1 for LED, whose
-        first token is <s>; 0 for models without global tokens.
+      global_tokens: so many first places of each input are global, padding among them
+        excepted: 1 for LED, whose first token is <s>; the prefix_length of inputs whose
+        prefix has places of its own, for the tokens of a question; 0 for models without
+        global tokens.
     """
 
     label_smoothing: float = 0.0

@@ -137,8 +137,8 @@ def test_what_is_printed_gives_the_same_config(name, tmp_path):
     values = config_flag.read(name)
     if values.data.source != "builtin":
         values.data.paths = ("train",)
-    if values.data.source == "pairs":
-        values.data.update(validation_paths=("dev",), tokenizer="vocabulary")
+    if values.data.source == "windows":
+        values.data.validation_paths = ("dev",)
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     config = config_lib.from_config_dict(values)

@@ -18,6 +18,7 @@ from etc_jax.objectives.jobs import model_denoising
 from etc_jax.objectives.learners import finetuning
 from etc_jax.objectives.masked_lm import MaskedLm
 from etc_jax.objectives.pretraining import Pretraining
+from etc_jax.objectives.sections import TextToTextConfig
 from etc_jax.objectives.seq2seq import Seq2Seq
 from etc_jax.sharding import MeshConfig, make_mesh
 from etc_jax.training.preflight import plan
@@ -29,8 +30,10 @@ TOGETHER = {
     ("etc_large_pretrain", "from_scratch"): "roberta_vocab,from_scratch",
     ("reformer_enwik8", "12_layers"): "paper,12_layers",
 }
+# Configs of texts that are written, which name a data set.
+WRITERS = ("sled", "led", "bart_ls", "long_t5")
 # What is named for completeness: it is there without.
-DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led", "bert"}
+DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led", "bert", "text_to_text"}
 
 
 @functools.cache
@@ -47,10 +50,15 @@ def variants(name):
     return tuple(dict.fromkeys(n for n in names if n not in ("", "none")))
 
 
+def has_variants(name):
+    source = inspect.getsource(module(name))
+    return "variants(" in source or "choose(" in source
+
+
 def cases():
     for name in NAMES:
         yield name, ""
-        if "variants(" in inspect.getsource(module(name)):
+        if has_variants(name):
             yield from ((name, variant) for variant in variants(name))
 
 
@@ -71,6 +79,8 @@ def load(name, arg="", **changes):
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     values.update_from_flattened_dict(changes)
+    if name in WRITERS and values.objective.name not in registry.names("data_set"):
+        values.objective.name = "text_to_text"
     return config_lib.from_config_dict(values)
 
 
@@ -78,7 +88,7 @@ def load(name, arg="", **changes):
 def test_two_variants_go_together_or_exclude_each_other():
     together = 0
     for name in NAMES:
-        if "variants(" not in inspect.getsource(module(name)):
+        if not has_variants(name):
             continue
         for pair in itertools.combinations(variants(name), 2):
             try:
@@ -123,6 +133,7 @@ SAME_SHAPES = {
     "overlap": False,
     "num_globals": 0,
     "hard_g2l": True,
+    "dropout_rate": 0.0,
     "radius": 8,
     "attention": "dense",
     "remat_policy": "none",
@@ -134,7 +145,10 @@ def parameters_of(config):
     fields = {field.name for field in dataclasses.fields(config.model)}
     same = {k: x for k, x in SAME_SHAPES.items() if k in fields}
     model = dataclasses.replace(config.model, **same)
-    return shapes_of(config.family, model, config.objective)
+    objective = config.objective
+    if isinstance(objective, TextToTextConfig):
+        objective = TextToTextConfig(name="text_to_text")
+    return shapes_of(config.family, model, objective)
 
 
 def layouts():
@@ -142,6 +156,8 @@ def layouts():
         # Twelve layers that differ are traced one by one: these take seconds each. The
         # many variants of ETC have no groups, and start from the encoder alone.
         full = name == "longformer_charlm" or (name.startswith("etc_") and arg)
+        # What data set a text is of changes no parameter.
+        full = full or (name in WRITERS and arg in module(name).SETTINGS)
         yield pytest.param(name, arg, marks=[pytest.mark.full] * bool(full))
 
 

@@ -116,6 +116,26 @@ def test_the_first_tokens_are_global_where_it_is_asked_for(monkeypatch):
     assert "global_index" not in seen[1]
 
 
+def test_a_question_is_global_and_the_padding_behind_it_is_not():
+    """With as many global places as a prefix has of its own: SLED's LED."""
+    task = task_lib.find_task("text_to_text")
+    task = task.with_options({"begin_token": True, "prefix_length": 6})
+    records = [
+        Pair("a", "the colour is red", "red", "which colour"),
+        Pair("b", "the colour is red", "red", "the the the the the the"),
+        Pair("c", "the colour is red", "red"),
+    ]
+    windows = [task.features(x, WordPieceTokenizer(PIECES))[0] for x in records]
+    batch = {"input_example_ids": np.stack([x.input_example_ids for x in windows])}
+    index = learner(global_tokens=6)._global_index(batch)
+    # [CLS], the words, [SEP]; the second one is cut.
+    assert index.tolist() == [
+        [0, 1, 2, 3, -1, -1],
+        [0, 1, 2, 3, 4, 5],
+        [-1] * 6,
+    ]
+
+
 def test_without_a_decoder_there_are_no_outputs_yet():
     made = learner()
     message = "family 'toy_seq2seq' cannot generate yet: .*no decoder of theirs is reg"
