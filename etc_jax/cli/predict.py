@@ -14,8 +14,10 @@ Prints question, answer and the supporting sentences with their probabilities, t
 likeliest candidates, the keyphrases, or the long answer with its score. --json prints
 one object a line instead. --html writes a page with the documents, in which the answer
 and what supports it are marked, and prints a summary. Records that have gold answers
-are judged by the official metrics, and the worst answers come first. The page needs
-nothing from elsewhere.
+are judged by the official metrics, and the worst answers come first; each metric can
+order them. A text that was written stands beside its source and all its references,
+and what it has from the source is marked in both. The page needs nothing from
+elsewhere.
 What cannot be answered is reported on standard error, and the others go on.
 
 Exit codes: 0 done; 2 nothing could be answered, or something given is wrong; 4 the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,11 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from etc_jax.base.terminal import CONTROL
+from etc_jax.datasets.fragments import Mark
 
 _WIDTH = 88
 _SHOWN_CANDIDATES = 5
 _SHOWN_TEXTS = 5
 _AS_SPACES = str.maketrans("\t\n", "  ")
+# A longer line is cut at the ends of sentences, so that most of it can be folded.
+_LONG_CHARS = 800
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +36,8 @@ class Wording:
       legend: at the end of the page; "" for none.
       headed_by_id: whether a record is known by its id and not by the question, which
         is the same for all.
-      side_by_side: whether documents, answer and reference stand beside each other, as
-        texts do that are to be compared.
+      side_by_side: whether documents, answer and references stand beside each other,
+        as texts do that are to be compared.
     """
 
     question: str = "Question"
@@ -118,10 +123,33 @@ class ExplainedDocument:
 
     @classmethod
     def of_text(cls, title: str, text: str) -> ExplainedDocument:
-        """A text of which each line that is not blank is a paragraph."""
+        """A text: each line that is not blank is a paragraph, a long one is several."""
         lines = (line.strip() for line in text.splitlines())
-        passages = tuple(Passage(line) for line in lines if line)
-        return cls(Passage(title), passages, paragraphs=True)
+        passages = [Passage(x) for line in lines if line for x in _shorter(line)]
+        return cls(Passage(title), tuple(passages), paragraphs=True)
+
+    def marked(self, marks: Sequence[Sequence[Mark]]) -> ExplainedDocument:
+        """The same with marks in each passage, in place of those it had."""
+        passages = tuple(
+            dataclasses.replace(
+                passage,
+                marks=tuple(mark.span for mark in of_passage),
+                ranks=tuple((mark.rank,) for mark in of_passage),
+            )
+            for passage, of_passage in zip(self.passages, marks, strict=True)
+        )
+        return dataclasses.replace(self, passages=passages)
+
+
+def _shorter(line: str) -> Iterator[str]:
+    """A line, in pieces of some sentences each if it is long."""
+    piece = ""
+    for sentence in _SENTENCE_END.split(line) if len(line) > _LONG_CHARS else [line]:
+        if piece and len(piece) + len(sentence) > _LONG_CHARS:
+            yield piece
+            piece = ""
+        piece = f"{piece} {sentence}" if piece else sentence
+    yield piece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +204,8 @@ class Explained:
       candidates: the best first; () if the task has none.
       score: of the answer, as that of a passage; None without one.
       reference: what the answer should be; None: it is not known, or not shown.
+      others: further answers that are as right.
+      marks: parts of the answer that a document has too, where marks have their ranks.
       confidence: the probability that the model gives to its answer as a whole; None
         without one.
       prediction: the record's, as the task makes it, where the texts do not say all of
@@ -190,6 +220,8 @@ class Explained:
     candidates: tuple[Candidate, ...] = ()
     score: float | None = None
     reference: str | None = None
+    others: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
     confidence: float | None = None
     prediction: Any = None
     wording: Wording = Wording()
@@ -206,7 +238,8 @@ class Explained:
         lines = [_wrapped("question", self.question)] if self.question else []
         lines.append(_wrapped("answer", self.answer or "(none)"))
         if self.reference is not None:
-            lines.append(_wrapped("wanted", self.reference or "(none)"))
+            wanted = (self.reference, *self.others)
+            lines += [_wrapped("wanted", text or "(none)") for text in wanted]
         if self.score is not None:
             lines.append(_wrapped("score", score_text(self.score)))
         for candidate in self.candidates[:_SHOWN_CANDIDATES]:
@@ -232,6 +265,8 @@ class Explained:
         fields = {"id": self.id, "question": self.question, "answer": self.answer}
         if self.reference is not None:
             fields["reference"] = self.reference
+        if self.others:
+            fields["other_references"] = list(self.others)
         if self.score is not None:
             fields["score"] = self.score
         if self.prediction is not None:

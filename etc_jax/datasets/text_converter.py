@@ -12,16 +12,22 @@ from etc_jax.data.tokenizers.base import Tokenizer
 from etc_jax.data.windows.window import too_long
 from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.explained import Explained, ExplainedDocument, Wording
+from etc_jax.datasets.fragments import shared_marks
 from etc_jax.datasets.pairs import PLAIN, Pair, PairOptions, TextOptions, encoded
 from etc_jax.datasets.task import FeatureConverter, without_quirks
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow, parts_of
 
+LEGEND = (
+    "Tinted: words in a row that the output has from the input, three or more or all "
+    "of a shorter one. Equal numbers are the same words, where they stand first."
+)
+"""What a page says of its colours."""
 WORDING = Wording(
     question="Record",
     answer="Output",
     reference="Reference",
     support="",
-    legend="",
+    legend=LEGEND,
     headed_by_id=True,
     side_by_side=True,
 )
@@ -146,13 +152,18 @@ class _Texts:
         explained = []
         for window, text in zip(windows, self.written(texts, windows), strict=True):
             question, document = self.shown(window.record)
+            pair = self.pair_of(window.record)
+            passages = [passage.text for passage in document.passages]
+            marks, in_passages = shared_marks(text, passages)
             explained.append(
                 Explained(
                     window.record.id,
                     question,
                     text,
-                    (document,),
-                    reference=self.pair_of(window.record).target,
+                    (document.marked(in_passages),),
+                    reference=pair.target,
+                    others=pair.others,
+                    marks=tuple(marks),
                     wording=self.wording,
                 )
             )

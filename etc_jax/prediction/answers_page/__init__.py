@@ -7,6 +7,7 @@ answers are known, each stands beside the answer, and the worst answers come fir
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,7 @@ from etc_jax.prediction.answers_page import head, rows
 from etc_jax.prediction.answers_page.article import Article, hues
 from etc_jax.prediction.answers_page.entries import OPEN, Entry, in_order
 from etc_jax.prediction.answers_page.script import DIGEST, SCRIPT
-from etc_jax.prediction.answers_page.style import PAGE, STYLE
+from etc_jax.prediction.answers_page.style import MOST_METRICS, PAGE, STYLE
 from etc_jax.prediction.answers_page.text import escaped
 from etc_jax.prediction.judging import Judged
 
@@ -42,14 +43,17 @@ def page(
         says so. One is always there.
     """
     entries = in_order(answers, judged)
-    articles = _articles(entries, judged, most_chars)
+    metrics = _metrics(judged)
+    articles = _articles(entries, judged, metrics, most_chars)
     count = "1 answer" if len(answers) == 1 else f"{len(answers)} answers"
     parts = [head.head(task, len(answers), about or {}, judged)]
     if len(articles) < len(entries):
         parts.append(_left_out(len(articles), entries, judged))
     if len(articles) > 1:
         shown = entries[: len(articles)]
-        parts.append(rows.controls(shown, with_gold=judged is not None))
+        parts.append(
+            rows.controls(shown, with_gold=judged is not None, metrics=metrics)
+        )
         parts.append(rows.columns(shown, with_gold=judged is not None))
     kind = "records" if judged is None else "records judged"
     parts += [f'<div class="{kind}">', *articles, "</div>", _footer(entries, judged)]
@@ -69,8 +73,20 @@ def is_page(path: str | os.PathLike) -> bool:
         return file.read(len(start)) == start
 
 
+def _metrics(judged: Judged | None) -> list[str]:
+    """Names of the metrics that answers can be put in order by, the main one first."""
+    if judged is None:
+        return []
+    several = len(judged.verdicts) > 1 and len(judged.scores.metrics) > 1
+    every = head.in_order(judged.scores.metrics, judged.metric) if several else []
+    return every[:MOST_METRICS]
+
+
 def _articles(
-    entries: Sequence[Entry], judged: Judged | None, most_chars: int
+    entries: Sequence[Entry],
+    judged: Judged | None,
+    metrics: Sequence[str],
+    most_chars: int,
 ) -> list[str]:
     colours = hues([entry.item for entry in entries])
     articles, count = [], 0
@@ -78,6 +94,7 @@ def _articles(
         text = _article(
             entry,
             judged,
+            metrics,
             Article(entry.name, entry.item, colours).html(),
             is_open=len(entries) == 1,
         )
@@ -88,25 +105,35 @@ def _articles(
     return articles
 
 
-def _article(entry: Entry, judged: Judged | None, body: str, *, is_open: bool) -> str:
+def _article(
+    entry: Entry,
+    judged: Judged | None,
+    metrics: Sequence[str],
+    body: str,
+    *,
+    is_open: bool,
+) -> str:
     attributes = f' id="{entry.name}" data-state="{entry.state}"'
     if entry.certainty is not None:
         attributes += f' data-sure="{entry.certainty:.6g}"'
-    metrics = ""
+    metrics_of_record = ""
     if judged is not None:
         item = entry.item
         pair = head.pair_of(judged.confusion, item.reference, item.answer)
         attributes += f' data-pair="{pair}"' if pair else ""
         if entry.verdict is not None:
-            metrics = head.of_record(entry.verdict.metrics, judged.metric)
-    row = rows.row(entry, with_gold=judged is not None)
+            metrics_of_record = head.of_record(entry.verdict.metrics, judged.metric)
+            shares = [entry.verdict.metrics.get(name, math.nan) for name in metrics]
+            if shares:
+                attributes += f' data-metrics="{" ".join(f"{x:.6g}" for x in shares)}"'
+    row = rows.row(entry, with_gold=judged is not None, metrics=metrics)
     where = f"Record {entry.number}"
     if not entry.item.wording.headed_by_id:
         where += f' <span class="text">{escaped(entry.item.id)}</span>'
     return (
         f"<article{attributes}>\n<details{' open' if is_open else ''}>\n"
         f'<summary>\n{row}\n</summary>\n<div class="body">\n'
-        f'<p class="label">{where}</p>\n{metrics}\n{body}\n</div>\n'
+        f'<p class="label">{where}</p>\n{metrics_of_record}\n{body}\n</div>\n'
         "</details>\n</article>"
     )
 

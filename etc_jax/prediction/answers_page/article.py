@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from etc_jax.datasets.explained import Candidate, Explained, ExplainedDocument, Passage
@@ -87,11 +87,11 @@ class Article:
         """Documents, answer and reference, each a column where there is room."""
         item, wording = self._item, self._item.wording
         columns = [
-            (_title(document), "\n".join(self._paragraphs(d, document)))
+            (_title(document), "\n".join(self._side(d, document)))
             for d, document in enumerate(item.documents)
         ]
         if wording.answer:
-            columns.append((wording.answer, self._answer()))
+            columns.append((f"{wording.answer}{_shared(item)}", self._answer()))
         if wording.answer and item.reference is not None:
             columns.append((wording.reference, self._reference()))
         yield '<div class="sides">'
@@ -99,17 +99,31 @@ class Article:
             yield f"<div>\n{labelled(escaped(label))}\n{text}\n</div>"
         yield "</div>"
 
+    def _side(self, d: int, document: ExplainedDocument) -> Iterable[str]:
+        """The paragraphs of a column; of a source, those far from marks are folded."""
+        shown = self._paragraphs(d, document)
+        if not self._item.wording.answer:
+            return shown  # another document stands beside it, line by line
+        return _folded(document.passages, shown, or_near=(0,))
+
     def _answer(self) -> str:
         item = self._item
-        text = or_none(item.answer)
+        text = self._with_links() if item.marks else or_none(item.answer)
         if f"{self._name}-mark" in self._used:
             text = _link(f"{self._name}-mark", text)
         if item.score is not None:
             text += score_after(item.score)
         return f'<p class="answer">{text}</p>'
 
+    def _with_links(self) -> str:
+        """The answer, of which each part that a document has leads there."""
+        spans, ranks = zip(*self._item.marks, strict=True)
+        links = [f"{self._name}-mark-{rank}" for rank in ranks]
+        return marked(self._item.answer, spans, [(x,) for x in ranks], links=links)
+
     def _reference(self) -> str:
-        return f'<p class="answer">{or_none(self._item.reference)}</p>'
+        texts = [self._item.reference, *self._item.others]
+        return "\n".join(f'<p class="answer">{or_none(text)}</p>' for text in texts)
 
     # --- what it rests on -------------------------------------------------------------
 
@@ -270,12 +284,27 @@ class Article:
         return ""
 
 
-def _folded(passages: Sequence[Passage], shown: Sequence[str]) -> Iterator[str]:
-    """Paragraphs, of which rows far from marks and support are folded."""
+def _shared(item: Explained) -> str:
+    """Behind the name of an answer, how much of it a document has; "" for nothing."""
+    count = sum(stop - start for (start, stop), _ in item.marks)
+    return f", {count / len(item.answer):.0%} from the input" if count else ""
+
+
+def _folded(
+    passages: Sequence[Passage], shown: Sequence[str], or_near: Sequence[int] = ()
+) -> Iterator[str]:
+    """Paragraphs, of which rows far from marks and support are folded.
+
+    Args:
+      passages: what they show.
+      shown: each of them as HTML.
+      or_near: numbers of those to be near where nothing is marked; (): nothing is
+        folded then.
+    """
     count = len(passages)
     anchors = [
         i for i, p in enumerate(passages) if p.marks or p.is_support or p.is_gold
-    ]
+    ] or or_near
     # The paragraphs around those that are marked stay unfolded.
     near = {i + k for i in anchors for k in range(-_NEAR, _NEAR + 1)}
     for is_near, group in itertools.groupby(range(count), near.__contains__):

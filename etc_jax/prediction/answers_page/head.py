@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from etc_jax.prediction.answers_page.text import escaped, percent
 from etc_jax.prediction.judging import Judged
@@ -57,13 +57,18 @@ def _metrics(metrics: Mapping[str, float], names: list[str]) -> str:
     )
 
 
+def in_order(metrics: Iterable[str], metric: str) -> list[str]:
+    """Names of metrics, the main one first."""
+    return sorted(metrics, key=lambda name: name != metric)
+
+
 def of_record(metrics: Mapping[str, float], metric: str) -> str:
     """The metrics of one record by itself, the main one first."""
     return _folded(metrics, metric, "own")
 
 
 def _folded(metrics: Mapping[str, float], metric: str, kind: str) -> str:
-    order = sorted(metrics, key=lambda name: name != metric)
+    order = in_order(metrics, metric)
     shown = f'<dl class="{kind}">{_metrics(metrics, order[:_FEW_METRICS])}</dl>'
     if rest := order[_FEW_METRICS:]:
         shown += (

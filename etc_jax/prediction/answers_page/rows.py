@@ -18,15 +18,16 @@ _SNIPPET_CHARS = 180
 _ANSWER_CHARS = 300
 
 
-def row(entry: Entry, *, with_gold: bool) -> str:
+def row(entry: Entry, *, with_gold: bool, metrics: Sequence[str] = ()) -> str:
     """The content of an answer's `<summary>`.
 
     Args:
       entry: the answer.
       with_gold: whether the page has gold answers.
+      metrics: those that lines can be put in order by; each is shown where they are.
     """
     item = entry.item
-    cells = [_state(entry)] if with_gold else []
+    cells = [_state(entry, metrics)] if with_gold else []
     cells += [_heading(item), _cell("said", "Predicted", _short(item.answer))]
     if with_gold:
         gold = "" if item.reference is None else _short(item.reference)
@@ -51,12 +52,23 @@ def columns(entries: Sequence[Entry], *, with_gold: bool) -> str:
     return f'<div class="{kind}" aria-hidden="true">{"".join(cells)}</div>'
 
 
-def controls(entries: Sequence[Entry], *, with_gold: bool) -> str:
-    """What chooses the lines that are shown and their order; hidden without script."""
+def controls(
+    entries: Sequence[Entry], *, with_gold: bool, metrics: Sequence[str] = ()
+) -> str:
+    """What chooses the lines that are shown and their order; hidden without script.
+
+    Args:
+      entries: all lines.
+      with_gold: see `row`.
+      metrics: see `row`.
+    """
     orders = {"page": "Worst first"} if with_gold else {}
     orders["file"] = "Order of the file"
     if any(entry.certainty is not None for entry in entries):
         orders |= {"unsure": "Least certain first", "sure": "Most certain first"}
+    for number, name in enumerate(metrics):
+        orders[f"lowest {number}"] = f"Lowest {escaped(name)} first"
+        orders[f"highest {number}"] = f"Highest {escaped(name)} first"
     options = "".join(f'<option value="{k}">{x}</option>' for k, x in orders.items())
     parts = [
         '<label class="search">Search <input type="search" name="text" '
@@ -91,12 +103,19 @@ def _states(entries: Sequence[Entry]) -> str:
     )
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: Entry, metrics: Sequence[str]) -> str:
     state, name = entry.state, _NAMES[entry.state].lower()
     if state == PARTLY:
         name = f"{percent(entry.verdict.share)} right"
     sign = f'<span aria-hidden="true">{_SIGNS[state]}</span>'
-    return f'<span class="state {state}">{sign} {name}</span>'
+    shares = {} if entry.verdict is None else entry.verdict.metrics
+    numbers = "".join(
+        f'<span class="by">{escaped(metric)} {percent(shares[metric])}</span>'
+        if metric in shares
+        else '<span class="by">–</span>'
+        for metric in metrics
+    )
+    return f'<span class="state {state}">{sign} {name}{numbers}</span>'
 
 
 def _heading(item: Explained) -> str:

@@ -152,11 +152,14 @@ h2.snippet { font-weight: 400; }
   line-clamp: 2; overflow: hidden;
 }
 [open] > summary .text { -webkit-line-clamp: 6; line-clamp: 6; }
-[open] > summary h2.snippet { -webkit-line-clamp: 2; line-clamp: 2; }
+[open] > summary h2.snippet, [open]:has(.sides) > summary .text {
+  -webkit-line-clamp: 2; line-clamp: 2;
+}
 .of {
   position: absolute; width: 1px; height: 1px; overflow: hidden;
   clip-path: inset(50%);
 }
+.by { display: none; font-weight: 400; color: var(--quiet); }
 .sure { font: 0.875rem/1.45 var(--sans); text-align: right; }
 .state { font: 600 0.875rem/1.45 var(--sans); }
 .open { color: var(--quiet); }
@@ -181,7 +184,7 @@ h2.snippet { font-weight: 400; }
 _ARTICLE = """\
 .body { padding: 0.5rem 0 2rem 1.1rem; }
 .body > * { max-width: 42rem; }
-.body > .sides, .body > .drawing { max-width: 100%; }
+.body > .sides, .body > .drawing, .body > .own { max-width: 100%; }
 .pair { display: flex; flex-wrap: wrap; gap: 0 3rem; }
 .pair > div { min-width: 0; }
 .answer { font-size: 1.25rem; line-height: 1.4; margin: 0 0 1.25rem; }
@@ -192,11 +195,23 @@ _ARTICLE = """\
 .sides > div { max-height: 70vh; overflow: auto; }
 .sides .answer { font-size: inherit; line-height: inherit; white-space: pre-wrap; }
 .sides p { margin: 0 0 0.6rem; }
+.body .sides details { border: 0; padding: 0; margin: 0 0 0.6rem; }
+.body .sides details > summary { font: 0.8125rem/1.4 var(--sans); color: var(--quiet); }
 mark {
   background: var(--mark); color: var(--mark-ink); border-radius: 0.15em;
   padding: 0.05em 0.15em; -webkit-box-decoration-break: clone;
   box-decoration-break: clone;
 }
+.sides mark:not(.kind) {
+  background: rgb(var(--tint) / var(--most)); color: inherit; padding: 0.05em 0;
+}
+.sides mark .rank { font-weight: 400; margin: 0 0.1em; }
+.sides a { text-decoration: none; }
+.sides a:hover mark, .sides a:focus-visible mark {
+  text-decoration: underline; text-underline-offset: 0.15em;
+}
+.sides .answer + .answer { border-top: 1px solid var(--line); padding-top: 0.6rem; }
+::highlight(searched) { background: var(--mark); color: var(--mark-ink); }
 mark.kind { background: hsl(var(--hue) 75% 80%); }
 mark.doubted { box-shadow: inset 0 -2px currentcolor; }
 .rank {
@@ -269,4 +284,10 @@ details p { margin: 0.4rem 0 0.3rem; }
 }
 """
 
-STYLE = _BASE + _ARTICLE + _HEAD + _ROWS
+MOST_METRICS = 8
+"""Metrics that lines can be put in order by: a page shows the one that is chosen."""
+
+_CHOSEN = ",\n".join(
+    f'[data-by="{i}"] .by:nth-of-type({i + 2})' for i in range(MOST_METRICS)
+)
+STYLE = f"{_BASE}{_ARTICLE}{_HEAD}{_ROWS}{_CHOSEN} {{ display: block; }}\n"

@@ -23,6 +23,7 @@ def marked(
     ranks: Sequence[Sequence[int]] = (),
     names: Sequence[str] = (),
     kinds: Sequence[tuple[str, str]] = (),
+    links: Sequence[str] = (),
 ) -> str:
     """A text, escaped, with some of its characters in `<mark>`.
 
@@ -32,10 +33,11 @@ def marked(
       ranks: numbers to be shown after each mark; () for none.
       names: of each mark, to link to; "" or () for none.
       kinds: of each mark, (what it is, attributes of it); () for none.
+      links: of each mark, the name that it leads to; () for none.
     """
     parts, at = [], 0
-    each = itertools.zip_longest(marks, ranks, names, kinds, fillvalue="")
-    for (start, stop), numbers, name, kind in each:
+    each = itertools.zip_longest(marks, ranks, names, kinds, links, fillvalue="")
+    for (start, stop), numbers, name, kind, link in each:
         attributes = f' id="{name}"' if name else ""
         inside = escaped(text[start:stop])
         if kind:
@@ -43,7 +45,10 @@ def marked(
             inside += f'<sup class="rank">{escaped(kind[0])}</sup>'
         if numbers:
             inside += f'<sup class="rank">{", ".join(map(str, numbers))}</sup>'
-        parts += [escaped(text[at:start]), f"<mark{attributes}>{inside}</mark>"]
+        shown = f"<mark{attributes}>{inside}</mark>"
+        if link:
+            shown = f'<a href="#{link}">{shown}</a>'
+        parts += [escaped(text[at:start]), shown]
         at = stop
     return "".join([*parts, escaped(text[at:])]).strip()
 

@@ -23,7 +23,7 @@ from etc_jax.datasets.decoding import of_one_setting
 from etc_jax.datasets.explained import ExplainedDocument, Wording
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.task import FeatureConverter
-from etc_jax.datasets.text_converter import make_text_converter
+from etc_jax.datasets.text_converter import LEGEND, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes, TextToTextWindow
 from etc_jax.tasks.multiple_choice.decoding import option_of_text
 from etc_jax.tasks.multiple_choice.records import ChoiceColumns, Record
@@ -78,6 +78,6 @@ def make_converter() -> FeatureConverter:
         options=ChoiceTextOptions(),
         pair_of=pair_of,
         shown=_shown,
-        wording=Wording(support="", legend="", side_by_side=True),
+        wording=Wording(support="", legend=LEGEND, side_by_side=True),
     )
     return dataclasses.replace(converter, decode=of_one_setting(_options))

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from etc_jax.datasets.explained import ExplainedDocument, Wording
 from etc_jax.datasets.pairs import Pair, PairOptions
-from etc_jax.datasets.text_converter import make_text_converter
+from etc_jax.datasets.text_converter import LEGEND, make_text_converter
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.tasks.squad.records import Record, SquadOptions
 
@@ -48,5 +48,5 @@ TEXT = make_text_converter(
     options=SquadTextOptions(),
     pair_of=pair_of,
     shown=_shown,
-    wording=Wording(support="", legend="", side_by_side=True),
+    wording=Wording(support="", legend=LEGEND, side_by_side=True),
 )
