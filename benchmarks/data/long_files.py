@@ -6,7 +6,7 @@ writes `long/long.jsonl` and `long/tokenizer.json`. A hundred different records 
 over and over, each time with an id of its own. Those of HotpotQA have 6 KB, as in the
 official files. Articles of Natural Questions differ in length as table 1 of the ETC
 paper has it (95 % are below 4.3 times the median); their median is 8000 tokens, with
-those of HTML.
+those of HTML. Inputs of text_to_text have 57 KB, as reports of GovReport do.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 from benchmarks.kit import memory
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, train
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
-from etc_jax.tasks.synthetic import hotpotqa, natural_questions
+from etc_jax.tasks.synthetic import hotpotqa, natural_questions, text_to_text
 
 DIFFERENT = 100
 _HOTPOTQA_WORDS = 1000
+_REPORT_WORDS = 10_000
 _MEDIAN_TOKENS = 8000
 _LONG_SHARE, _LONG_TIMES = 0.95, 17137 / 4004
 # Of an article, where punctuation and tags are tokens too.
@@ -89,6 +90,11 @@ def _natural_questions() -> Iterator[dict[str, Any]]:
         yield from natural_questions.records(1, seed=0, sizes=sizes, start=number)
 
 
+def _reports() -> Iterator[dict[str, Any]]:
+    sizes = hotpotqa.HotpotQaSizes(words=_REPORT_WORDS)
+    return text_to_text.records(DIFFERENT, seed=0, sizes=sizes)
+
+
 def article_words() -> list[int]:
     """Words of each of the different articles: evenly of a spread.
 
@@ -126,6 +132,13 @@ _FORMS = {
         _tokens,
         "example_id",
         lambda number: 10**18 + number,
+        ".jsonl",
+    ),
+    "text_to_text": _Form(
+        _reports,
+        lambda record: record["input"],
+        "id",
+        lambda number: f"report-{number:08d}",
         ".jsonl",
     ),
 }

@@ -4,6 +4,8 @@
     python -m benchmarks file_memory --command=prepare --task=natural_questions \\
         --megabytes=2000 --gzip
     python -m benchmarks file_memory --command=evaluate --megabytes=500
+    python -m benchmarks file_memory --command=evaluate --task=text_to_text \\
+        --megabytes=80
     python -m benchmarks file_memory --command=predict --megabytes=100
 
 A file of some size is made up (`data.long_files`) in the system's temporary folder,
@@ -15,11 +17,13 @@ by the end of the work, divided by the peak by its first tenth. Commands:
     evaluate   `etc-jax evaluate` with the smallest ETC there can be, whose parameters
                are random: inputs are as long as those of the paper, only the model is
                not. It reads all of the file before: that ids and gold answers are few
-               bytes is to be seen by files of two sizes
+               bytes is to be seen by files of two sizes. Of text_to_text it is a LED
+               that reads 16,384 tokens and writes 64, by a search with two beams
     predict    `etc-jax predict --json` with that model
 """
 
 import argparse
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -40,8 +44,9 @@ from etc_jax import config as config_lib
 from etc_jax.cli import prepare
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.cache import TOKENIZER
-from etc_jax.data.tokenizers.tokenizer import open_tokenizer
+from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.datasets import task as task_lib
+from etc_jax.formats.text_to_text import TextToTextSizes, end_id
 from etc_jax.objectives.learners import finetuning
 from etc_jax.prediction import answer_parts
 from etc_jax.prediction.model_files import CONFIG
@@ -52,13 +57,7 @@ COMMANDS = {
     "evaluate": "natural_questions",
     "predict": "natural_questions",
 }
-_ENCODER = {
-    "embed_dim": 8,
-    "num_heads": 1,
-    "mlp_dim": 8,
-    "num_layers": 1,
-    "hard_g2l": True,
-}
+_SMALLEST = {"embed_dim": 8, "num_heads": 1, "mlp_dim": 8, "num_layers": 1}
 
 
 def watch_prepare(
@@ -85,18 +84,19 @@ def watch_prepare(
 
 def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
     """A model that was never trained, as `etc-jax convert --export` saves one."""
-    sizes = task_lib.find_task(task).sizes
-    vocab_size = open_tokenizer(tokenizer_file).vocab_size
-    values = config_lib.default_config()
-    values.model.update(vocab_size=vocab_size, **_ENCODER)
-    values.objective.name = task
+    tokenizer = open_tokenizer(tokenizer_file)
+    if task == "text_to_text":
+        values, sizes = _writer(tokenizer)
+    else:
+        values = config_lib.default_config(objective=task, source="windows")
+        values.model.hard_g2l = True
+        sizes = task_lib.find_task(task).sizes
+    values.model.update(vocab_size=tokenizer.vocab_size, **_SMALLEST)
     values.data.update(
-        source="windows",
         paths=("train",),
         validation_paths=("dev",),
-        vocab_size=vocab_size,
-        long_length=sizes.long_length,
-        global_length=sizes.global_length,
+        vocab_size=tokenizer.vocab_size,
+        **dataclasses.asdict(sizes),
     )
     config = config_lib.from_config_dict(values)
     init_fn = finetuning.of_config(config).init
@@ -107,6 +107,26 @@ def random_model(task: str, tokenizer_file: str, out: pathlib.Path) -> None:
     }
     about = {"made_from": {"run": "none", "step": 0}, "objective": task}
     native.save(out, params, config.model, about, files=files)
+
+
+def _writer(tokenizer: Tokenizer) -> tuple[Any, TextToTextSizes]:
+    """(the config of a LED but for its sizes, lengths of its texts)."""
+    sizes = TextToTextSizes(input_length=16384, target_length=64)
+    values = config_lib.default_config(
+        "led", objective="text_to_text", source="windows"
+    )
+    values.model.update(
+        num_decoder_layers=1,
+        max_length=sizes.input_length,
+        max_target_length=sizes.target_length,
+        attention_window=(128,),
+        pad_id=tokenizer.special_id("pad"),
+        decoder_start_id=tokenizer.special_id("cls"),
+        eos_id=end_id(tokenizer),
+    )
+    values.objective.generation.num_beams = 2
+    values.data.input_options = ("measure=rouge",)
+    return values, sizes
 
 
 def count_windows(task: str, file: LongFile) -> int:
