@@ -34,6 +34,7 @@ TOGETHER = {
 WRITERS = ("sled", "led", "bart_ls", "long_t5")
 # What is named for completeness: it is there without.
 DEFAULTS = {"stage1", "imdb", "ontonotes", "lsh4", "led", "bert", "text_to_text"}
+DEFAULTS |= {"one_global"}
 
 
 @functools.cache
@@ -79,7 +80,7 @@ def load(name, arg="", **changes):
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     values.update_from_flattened_dict(changes)
-    if name in WRITERS and values.objective.name not in registry.names("data_set"):
+    if values.objective.name == "narrativeqa" not in registry.names("data_set"):
         values.objective.name = "text_to_text"
     return config_lib.from_config_dict(values)
 
