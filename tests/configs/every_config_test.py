@@ -80,8 +80,6 @@ def load(name, arg="", **changes):
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"
     values.update_from_flattened_dict(changes)
-    if values.objective.name == "narrativeqa" not in registry.names("data_set"):
-        values.objective.name = "text_to_text"
     return config_lib.from_config_dict(values)
 
 

@@ -117,9 +117,8 @@ def test_optimizer_and_seed_of_bart_ls_are_those_of_the_paper():
 
 @pytest.mark.parametrize("name, data_set", CASES)
 def test_a_row_is_learnt_and_written_as_its_table_says(name, data_set):
-    values = module(name).get_config(data_set)
-    assert values.objective.name == data_set
     config, setting = load(name, data_set), module(name).SETTINGS[data_set]
+    assert config.objective.name == data_set
     assert config.data.source == "windows" and config.data.format == "text_to_text"
     writing = GenerationConfig.of(dict(setting.generation))
     assert config.objective.generation == writing
