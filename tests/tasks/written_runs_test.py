@@ -7,6 +7,7 @@ A row is a data set and the files it is run on: a real slice, or the sample of
 import collections
 import gzip
 import json
+import operator
 import pathlib
 import shutil
 import statistics
@@ -139,6 +140,10 @@ SLICES |= {
     "squad_distractors": Row(
         "squad_distractors", _two_articles, ("order=shuffled", "distractors=3")
     ),
+    "quality": Row(
+        "multiple_choice",
+        first_lines("quality/quality.converted.htmlstripped.jsonl.gz", 1),
+    ),
 }
 SAMPLES = {
     f"{name}-sample": Row(
@@ -205,13 +210,20 @@ AGAIN = {
     "f1": lambda *given: _mean_of_best(_f1, *given),
     "answer_f1": lambda *given: _mean_of_best(_f1, *given),
     "exact_match": lambda *given: _mean_of_best(_exact, *given),
+    # Of the numbers of options.
+    "accuracy": lambda *given: _mean_of_best(operator.eq, *given),
     "geometric_mean": _rouge,
     "bleu": _bleu,
 }
 
 
+def _right(gold):
+    """All right texts of a record, or the number of its right option."""
+    return gold["references"] if "references" in gold else [gold["label"]]
+
+
 def _texts(task, file):
-    """{record id: text} of a prediction file."""
+    """{record id: text} of a prediction file, or the number of an option."""
     if not task.lines:
         return json.loads(file)
     # Those of Qasper.
@@ -226,7 +238,7 @@ def test_from_official_files_to_the_score_of_the_prediction_file(row, tmp_path):
     task = find_task(row.data_set, "text_to_text").with_texts(row.options)
     file = pathlib.Path(row.write(tmp_path))
     records = list(task.read([file]))
-    gold = {one["id"]: one["references"] for one in map(task.gold, records)}
+    gold = {one["id"]: _right(one) for one in map(task.gold, records)}
     assert len(gold) == len(records) > 1
     tokenizer = sentence_pieces(t5_model())
     ends = {"eos_id": tokenizer.special_id("sentence"), "head_dim": 4}
@@ -248,14 +260,16 @@ def test_from_official_files_to_the_score_of_the_prediction_file(row, tmp_path):
     scores = evaluated(run, file, out)
     written = _texts(task, (out / task.prediction_file).read_text())
     assert list(written) == list(gold) and all(
-        isinstance(x, str) for x in written.values()
+        type(x) is type(gold[name][0]) for name, x in written.items()
     )
     again = AGAIN[task.metric](list(written.values()), list(gold.values()))
     assert scores["metrics"][task.metric] == pytest.approx(again, abs=1e-9)
     if task.metric == "bleu":
         begin = "nrefs:1|case:mixed|eff:no|tok:13a"
         assert scores["signatures"]["bleu"].startswith(begin)
-    assert scores["task"] == row.data_set and scores["options"] == task.option_values
+    # Tuples are lists there.
+    options = json.loads(json.dumps(task.option_values))
+    assert scores["task"] == row.data_set and scores["options"] == options
     lines = (run / "metrics.jsonl").read_text().splitlines()
     [last] = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
     for key, value in scores["metrics"].items():
