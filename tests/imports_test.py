@@ -160,7 +160,7 @@ ALLOWED = {
         | {"conversion", "formats", "generation", "layers", "loading", "models", "ops"}
         | {"sharding", "structure"}
     ),
-    "recipes": FILES | {"conversion", "loading", "models"},
+    "recipes": FILES | {"conversion", "formats", "loading", "models"},
     "prediction": (
         FILES
         | {"conversion", "generation", "loading", "objectives", "scoring", "sharding"}
