@@ -269,7 +269,8 @@ def set_by_variants(
     """Dotted paths of the values that the variants of a config file set.
 
     A variant sets what the config would not have without it. If that is another
-    family, the other fields of the model are no more than its defaults.
+    family, the other fields of the model are no more than its defaults. What a config
+    has by the model that it begins with, `from=FOLDER`, that model says itself.
 
     Args:
       get_config: of the file.
@@ -278,7 +279,9 @@ def set_by_variants(
     names = arg.split(",") if arg else []
     values = config_lib.flat_items(get_config(arg).to_dict()) if names else {}
     paths: set[str] = set()
-    for i in range(len(names)):
+    for i, name in enumerate(names):
+        if name.startswith("from="):
+            continue
         try:
             without = get_config(",".join(names[:i] + names[i + 1 :]))
         except ValueError:

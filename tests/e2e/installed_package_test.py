@@ -12,7 +12,15 @@ import jax
 import limits
 import numpy as np
 import pytest
-from readme_scripts import LABELS, block, scores_of, script, write_bert, write_files
+from readme_scripts import (
+    LABELS,
+    block,
+    scores_of,
+    script,
+    write_bert,
+    write_files,
+    write_led,
+)
 from repository import ROOT
 from xla_flags import xla_flags
 
@@ -127,6 +135,7 @@ def test_its_configs_and_its_help_are_there(etc_jax):
 @pytest.fixture(scope="module")
 def own_files(folder):
     write_bert(folder / "bert")
+    write_led(folder / "led")
     write_files(folder)
     return folder
 
@@ -134,7 +143,7 @@ def own_files(folder):
 def test_the_scripts_of_the_readme_run(etc_jax, programs, own_files):
     told = {
         name: [etc_jax(*arguments) for arguments in script(name)]
-        for name in ("extend", "labels", "squad")
+        for name in ("extend", "labels", "squad", "summaries")
     }
     topics, answers = told["labels"][-1], told["squad"][-1]
     assert topics.count("Text") == 0 and all(x in topics for x in LABELS)
@@ -144,6 +153,9 @@ def test_the_scripts_of_the_readme_run(etc_jax, programs, own_files):
     scores = scores_of(own_files / "runs/squad/dev")
     assert scores["records"] == 6
     assert scores["metrics"].keys() == {"exact_match", "f1"}
+    scores = scores_of(own_files / "runs/summaries/test")
+    assert scores["records"] == 3 and "rouge1" in scores["metrics"]
+    assert (own_files / "summaries.html").read_text().count("<article") == 3
     encode = block("encode").replace('"longformer"', '"long"')
     found = run(
         *(programs / "python", "-c"),

@@ -102,6 +102,16 @@ def test_sizes_that_are_typed_are_left_to_the_shapes(folders):
     assert config.model.num_layers == 1 != CONFIGS["led"].num_layers
 
 
+def test_a_config_says_nothing_of_the_model_that_it_begins_with():
+    def get_config(arg):
+        config = file_config("")
+        config.model.eos_id = 2 if "from=" in arg else 9
+        config.train.num_steps = 7 if "long" in arg else 5
+        return config
+
+    assert set_by_variants(get_config, "long,from=models/led") == {"train.num_steps"}
+
+
 def test_a_variant_is_said_and_the_family_of_the_file_alone_is_not(folders, tmp_path):
     assert "model.embed_dim" in set_by_variants(file_config, "large")
     assert set_by_variants(file_config, "t5") == {"model.family"}

@@ -11,7 +11,7 @@ from readme_scripts import TEXTS, block, script, write_bert, write_files
 from etc_jax.ops.attention import sliding_window
 
 
-@pytest.mark.parametrize("name", ["labels", "squad"])
+@pytest.mark.parametrize("name", ["labels", "squad", "summaries"])
 def test_a_script_is_the_same_in_the_documentation(name):
     assert block(name) == block(name, "docs/finetuning.md")
 
