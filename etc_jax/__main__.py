@@ -17,6 +17,7 @@ from etc_jax.cli import command_line
 # of the module's docstring is what --help says.
 COMMANDS = {
     "train": "etc_jax.cli.train",
+    "sweep": "etc_jax.cli.sweep",
     "evaluate": "etc_jax.cli.evaluate",
     "predict": "etc_jax.cli.predict",
     "generate": "etc_jax.cli.generate",

@@ -18,7 +18,6 @@ again; 128 + N killed by signal N), else 0.
 
 import argparse
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -29,6 +28,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from etc_jax.base import child_process
 from etc_jax.training.errors import (
     CORRUPT_CHECKPOINT,
     DONE,
@@ -38,7 +38,6 @@ from etc_jax.training.errors import (
 )
 
 _POLL_SECS = 0.1
-_CHILD = pathlib.Path(__file__).with_name("child.py")
 _DEVICES_FLAG = "--xla_force_host_platform_device_count"
 # Which code says most, where several processes end at once.
 _TELLING = (USER_ERROR, NOT_FINITE, CORRUPT_CHECKPOINT, PREEMPTED)
@@ -103,11 +102,9 @@ class Processes:
         self, command: Sequence[str], environs: Sequence[Mapping[str, str]]
     ) -> None:
         """Starts `command`, a list of arguments, once for each environment."""
-        # Isolated (-I) and without packages (-S): it starts in an instant.
-        guard = [sys.executable, "-I", "-S", os.fspath(_CHILD), str(os.getpid())]
         for number, environ in enumerate(environs):
             child = subprocess.Popen(
-                [*guard, *command],
+                child_process.tied(command),
                 env=environ,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -14,16 +14,26 @@ from etc_jax.conversion.formats import native
 from etc_jax.generation import decoding
 from etc_jax.loading import model_source
 from etc_jax.loading.text_encoder import text_encoder_of
+from etc_jax.training.checkpoints.folder import FOLDER
 
 _BYTES = 256
 
 
-def of_run(config: Config, workdir: str | os.PathLike) -> str:
-    """For a run that is finished; "" if no command reads its model."""
-    if config.data.source != "windows":
-        return _of_model(config.model, workdir, config.data.gives)
+def of_run(
+    config: Config, workdir: str | os.PathLike, *, step: int | None = None
+) -> str:
+    """For a run that is finished; "" if no command reads its model.
+
+    Args:
+      config: of the run.
+      workdir: of the run.
+      step: of the checkpoint whose model is used; None: the newest.
+    """
     folder = pathlib.Path(workdir)
-    flags = (f"--model={folder}", f"--out={folder / 'evaluated'}")
+    model = folder if step is None else folder / FOLDER / str(step)
+    if config.data.source != "windows":
+        return _of_model(config.model, model, config.data.gives)
+    flags = (f"--model={model}", f"--out={folder / 'evaluated'}")
     if files := config.data.validation_files:
         return next_command("evaluate", *flags, *files)
     return next_command("evaluate", *flags, "FILE", note="FILE has answers")

@@ -145,6 +145,16 @@ def run(args: argparse.Namespace) -> str | int:
     return distributed.run(lambda: _told(lambda: train(values, args)))
 
 
+def config_of(argv: Sequence[str]) -> config_lib.Config:
+    """The config that the command would train with these arguments.
+
+    Raises:
+      ValueError, RunError: if something given is wrong.
+    """
+    args = _parse(argv)
+    return config_lib.from_config_dict(_completed(_values(args), args))
+
+
 def _values(args: argparse.Namespace):
     if args.config is None:
         return config_lib.default_config()

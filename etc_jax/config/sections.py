@@ -411,13 +411,20 @@ class Retention:
         stay = set(steps[-self.keep :])
         if self.keep_every_steps is not None:
             stay.update(step for step in steps if step % self.keep_every_steps == 0)
-        sign = 1 if self.best_is == "lowest" else -1
-        ranked = sorted(
-            (step for step in steps if metrics[step] is not None),
-            key=lambda step: (sign * metrics[step], step),
-        )
-        stay.update(ranked[: self.keep_best])
+        stay.update(self.ranked(metrics)[: self.keep_best])
         return [step for step in steps if step not in stay]
+
+    def ranked(self, metrics: Mapping[Any, float | None]) -> list[Any]:
+        """What has a metric, the best first; of equal ones the first by its key.
+
+        Args:
+          metrics: key, such as a step -> metric; None: not known.
+        """
+        sign = 1 if self.best_is == "lowest" else -1
+        return sorted(
+            (key for key, metric in metrics.items() if metric is not None),
+            key=lambda key: (sign * metrics[key], key),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import processes
 import pytest
 from repository import ROOT
 
+from etc_jax.base import child_process
 from launch import local
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -203,7 +204,7 @@ def test_killing_the_launcher_kills_all(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of it")
 def test_a_launcher_that_died_first_starts_nothing(tmp_path):
-    command = [sys.executable, str(local._CHILD), "1", "touch", str(tmp_path / "x")]
+    command = [sys.executable, child_process.__file__, "1", "touch", f"{tmp_path}/x"]
     assert subprocess.run(command, check=False).returncode == 137
     assert not (tmp_path / "x").exists()
 

@@ -173,6 +173,23 @@ def _event(line: bytes) -> tuple[float, Any] | None:
     return (step, kind) if is_number else None
 
 
+def spent_secs(workdir: str | os.PathLike) -> float:
+    """Time of training and evaluating so far, of all starts of a run.
+
+    What came after the last report of a start that was cut short is not counted.
+    """
+    path = pathlib.Path(workdir) / FILE
+    secs = latest = 0.0
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        if _event(line) is None:  # the run that continues puts it aside
+            continue
+        now = strict_json.loads(line).get("wall_secs", latest)
+        if now < latest:  # another start
+            secs += latest
+        latest = now
+    return secs + latest
+
+
 def _put_aside(path: pathlib.Path, lines: list[tuple[int, bytes]]) -> None:
     aside = path.parent / UNREADABLE
     _append(aside, b"".join(line.rstrip(b"\r\n") + b"\n" for _, line in lines))

@@ -1,18 +1,28 @@
 """Becomes another program that is killed when the process that started it dies.
 
-    python launch/child.py PID PROGRAM [ARGUMENT ...]
+    python child_process.py PID PROGRAM [ARGUMENT ...]
 
 PID is of the starting process. Linux alone can do that; elsewhere the program is only
-started. It has no imports of this project: `launch.local` starts it before each process
-of a run.
+started. It is run as a file, and imports nothing of this project.
 """
 
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>; kept by exec
+
+
+def tied(program: Sequence[str]) -> list[str]:
+    """The command that starts a program which dies with this process.
+
+    Args:
+      program: its path and arguments.
+    """
+    # Isolated (-I) and without packages (-S): it starts in an instant.
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *program]
 
 
 def main(argv: list[str]) -> None:
