@@ -9,6 +9,7 @@ import pytest
 from causal_pairs import PIECES, prepared
 from every_config_test import WRITERS, load, module
 from golden_data import require_shared
+from small_run import evaluated, once, trained
 
 from etc_jax import config as config_lib
 from etc_jax.data.windows.cache import WindowCache
@@ -221,6 +222,22 @@ def test_a_prepared_folder_decides_steps_lengths_and_vocabulary(folder):
     tiny = module("led").get_config(f"tiny,prepared={cache},from=models/led")
     assert tiny.train.num_steps == 20 and tiny.objective.global_tokens == 8
     assert tiny.checkpoint.init_from == "models/led"
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("one_device")
+def test_what_a_config_learns_is_written_and_scored(folder, tmp_path):
+    pytest.importorskip("rouge_score")
+    cache, dev, run = folder / "train", folder / "dev.jsonl", tmp_path / "run"
+    values = module("led").get_config(f"tiny,prepared={cache},dev={dev}")
+    values.update_from_flattened_dict(once(2))
+    trained(config_lib.from_config_dict(values), run)
+    scores = evaluated(run, dev, tmp_path / "dev")["metrics"]
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    [last] = [line for line in lines if line["kind"] == "eval"]
+    assert {"geometric_mean", "rouge1"} < scores.keys()
+    for name, value in scores.items():
+        assert last[f"official_{name}"] == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize(
