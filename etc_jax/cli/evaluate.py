@@ -14,7 +14,8 @@ Works on all devices of this machine. In the folder --out:
   scores.json          the official metrics, of each threshold, what they count, how
                        they were worked out, if that is to be reported with them, and
                        the best thresholds of scores, where the official metrics have
-                       such; only if the records have gold answers
+                       such; of ROUGE its 95 % intervals and what files2rouge would
+                       find; only if the records have gold answers
   predicted/           the given files with the predictions in them, of words with tags
   parts/               predictions of 32 records a file
 
@@ -56,6 +57,7 @@ from etc_jax.prediction.answer_parts import FOLDER, Answer, Parts
 from etc_jax.prediction.inputs import RecordReader, told_of_cuts
 from etc_jax.prediction.scoreboard import (
     EvaluationResult,
+    Reported,
     of_no_answers,
     problems_of,
     settle,
@@ -219,8 +221,10 @@ class _Evaluation:
         if result.chosen is None:
             lines.append("the records have no gold answers: there are no scores")
         else:
-            lines.append(result.chosen.report())
-            scores = json.dumps(self.scores(result, lost), indent=2)
+            reported = Reported.of(result.chosen, self.summary.unreadable)
+            lines += [result.chosen.report(), *reported.lines()]
+            summary = self.scores(result, lost) | reported.as_json()
+            scores = json.dumps(summary, indent=2)
             write_whole(out / SCORES, f"{scores}\n")
             wrote.append(out / SCORES)
         wrote += self._in_input_layout(out, result.official)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,57 @@ def settle(
     return EvaluationResult(
         settings[index], files[index], tuple(scores), scores[index], thresholds
     )
+
+
+class Reported(NamedTuple):
+    """What is reported with scores, and is worked out once, at the end.
+
+    Attributes:
+      intervals: (low, high) of metrics, by name: of 95 %; {} without.
+      conventions: by name, the metrics as others work them out.
+    """
+
+    intervals: Mapping[str, tuple[float, float]]
+    conventions: Mapping[str, Scores]
+
+    @classmethod
+    def of(cls, scores: Scores, unreadable: int) -> Reported:
+        """What is reported with some scores.
+
+        Args:
+          scores: the chosen ones.
+          unreadable: records that are wrong in `scores` and are not of `intervals_fn`
+            and `conventions`, which are means over records.
+        """
+        bounds = scores.intervals_fn and scores.intervals_fn(unreadable)
+        return cls(
+            dict(bounds or {}),
+            {
+                name: with_wrong(score_fn(), unreadable)
+                for name, score_fn in scores.conventions.items()
+            },
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The same for a terminal."""
+        if self.intervals:
+            bounds = (
+                f"{name} {100 * low:.2f} to {100 * high:.2f}"
+                for name, (low, high) in self.intervals.items()
+            )
+            yield f"95 % intervals: {', '.join(bounds)}"
+        for name, scores in self.conventions.items():
+            metrics = (f"{k} {100 * x:.2f}" for k, x in scores.metrics.items())
+            yield f"as {name} has it: {', '.join(metrics)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for scores.json."""
+        conventions = {
+            name: {"metrics": scores.metrics, "signatures": scores.signatures}
+            for name, scores in self.conventions.items()
+        }
+        fields = {"intervals": self.intervals, "conventions": conventions}
+        return {name: value for name, value in fields.items() if value}
 
 
 def of_no_answers(task: Any, summary: Any) -> EvaluationResult:

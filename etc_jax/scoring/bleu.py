@@ -1,12 +1,17 @@
 """BLEU of a corpus as sacreBLEU has it (Papineni et al. 2002; Post 2018).
 
+Papers on WMT14 (Vaswani et al. 2017; Kitaev et al. 2020) report that of Moses' tokens,
+compounds cut at their hyphens, or both: they are not to be compared.
+
 A score of all sentences together: n-grams and lengths are summed before anything is
 divided, so that it is no mean over sentences.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +21,7 @@ from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+_HYPHEN = re.compile(r"(\S)-(\S)")
 
 
 class Bleu(NamedTuple):
@@ -72,6 +78,8 @@ def corpus_bleu(
         tokenize=tokenize,
         smooth_method="exp",
         effective_order=False,
+        # It warns of text that is tokenised already, which is meant so.
+        force=tokenize == "none",
     )
     # It wants the first reference of every text, then the second one, and None where
     # there is none.
@@ -88,16 +96,49 @@ def corpus_bleu(
     )
 
 
-def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> Scores:
+def moses_tokens(text: str, language: str) -> str:
+    """A text as WMT14's tokenised BLEU has it, tokens with a space between.
+
+    They are those of Moses' tokenizer.perl, and compounds are cut at their hyphens
+    (`rich ##AT##-##AT## text`), as in get_ende_bleu.sh of tensor2tensor.
+
+    Args:
+      text: detokenised.
+      language: of the text, such as "de".
+
+    Raises:
+      extras.MissingExtraError: if sacremoses is not installed.
+    """
+    tokens = _moses(language).tokenize(text, return_str=True, escape=False)
+    return _HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens)
+
+
+@functools.cache
+def _moses(language: str):
+    moses = extras.needed(
+        "sacremoses", extra="metrics", to="work out the BLEU of Moses' tokens"
+    )
+    return moses.MosesTokenizer(lang=language)
+
+
+def score(
+    gold: Sequence[Mapping[str, Any]],
+    predictions: Mapping[str, str],
+    *,
+    language: str | None = None,
+) -> Scores:
     """`bleu` and `bleu_uncased` of all records together, and their signatures.
 
     Args:
       gold: records with `id` and `references`, one text or more.
       predictions: texts by record id; a record without one is an empty text.
+      language: of the texts, for `bleu_tokenised` besides, that of `moses_tokens`;
+        None: without.
 
     Raises:
       ValueError: if there is no record, or a value is not as it should be; names it.
-      extras.MissingExtraError: if sacrebleu is not installed.
+      extras.MissingExtraError: if sacrebleu is not installed, or sacremoses where
+        there is a language.
     """
     records = list(check_references(gold, "gold"))
     texts = written(records, predictions, "predictions")
@@ -106,6 +147,13 @@ def score(gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]) -> 
         "bleu": corpus_bleu(texts, references),
         "bleu_uncased": corpus_bleu(texts, references, lowercase=True),
     }
+    if language is not None:
+        tokens = functools.partial(moses_tokens, language=language)
+        bleus["bleu_tokenised"] = corpus_bleu(
+            [*map(tokens, texts)],
+            [[*map(tokens, of_record)] for of_record in references],
+            tokenize="none",
+        )
     return Scores.of(
         {name: bleu.score for name, bleu in bleus.items()},
         [identity for identity, _ in records],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+IntervalsFn = Callable[[int], Mapping[str, tuple[float, float]]]
 
 _NAMED_IDS = 5
 
@@ -23,6 +25,10 @@ class Scores:
       repeated: gold ids that stand there more than once, each counted each time.
       signatures: of metrics that are to be reported with the way they were worked out,
         by their names.
+      intervals_fn: (further records, all of them wrong) -> (low, high) of metrics, by
+        name: confidence intervals at 95 %; None without. It takes time.
+      conventions: by name, a function to the metrics of the same texts as others work
+        them out, to be compared with what they report. Each takes time.
     """
 
     metrics: Mapping[str, float]
@@ -31,6 +37,10 @@ class Scores:
     surplus: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     signatures: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    intervals_fn: IntervalsFn | None = dataclasses.field(default=None, compare=False)
+    conventions: Mapping[str, Callable[[], Scores]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
 
     @classmethod
     def of(
@@ -61,6 +71,16 @@ class Scores:
             ),
             repeated=tuple(i for i, n in counts.items() if n > 1),
             signatures=signatures or {},
+        )
+
+    def joined(self, other: Scores) -> Scores:
+        """The same with the metrics of another one, of the same records, besides."""
+        return dataclasses.replace(
+            self,
+            metrics={**self.metrics, **other.metrics},
+            signatures={**self.signatures, **other.signatures},
+            intervals_fn=self.intervals_fn or other.intervals_fn,
+            conventions={**self.conventions, **other.conventions},
         )
 
     def problems(self) -> list[str]:

@@ -1,10 +1,20 @@
-"""ROUGE as the rouge-score package has it (Lin 2004), with several references."""
+"""ROUGE as the rouge-score package has it (Lin 2004), with several references.
+
+Papers differ in how they work it out, and their figures are not to be compared:
+
+    SCROLLS, SLED  words as they are, rougeL; see `scrolls`
+    BART-LS, BART  files2rouge: words are stemmed, and its ROUGE-L is rougeLsum of
+                   sentences; see `score_as_files2rouge`
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +26,11 @@ from etc_jax.scoring.references import check_references, check_several, written
 from etc_jax.scoring.result import Scores
 
 TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+CONFIDENCE = 0.95
+
+# files2rouge cuts texts of tokens after " ."; texts that are not tokenised have no
+# space before it.
+_FULL_STOP = re.compile(r"(?<=\.)\s+")
 
 
 def overlaps(text: str, reference: str, *, stemmer: bool = False) -> dict[str, Overlap]:
@@ -85,10 +100,64 @@ def score(
       extras.MissingExtraError: if rouge-score is not installed.
     """
     by_record = _of_records(gold, predictions, stemmer)
-    metrics = {name: sum(x[name] for x in by_record) / len(by_record) for name in TYPES}
+    metrics = _means(by_record)
     of_three = math.prod(metrics[name] for name in ("rouge1", "rouge2", "rougeL"))
     metrics["geometric_mean"] = of_three ** (1 / 3)
-    return Scores.of(metrics, [x["id"] for x in gold], {"text": predictions})
+    scores = Scores.of(
+        metrics,
+        [x["id"] for x in gold],
+        {"text": predictions},
+        {"rouge": _signature(stemmer=stemmer, sentences="lines")},
+    )
+    return dataclasses.replace(
+        scores,
+        intervals_fn=functools.partial(_bounds, by_record),
+        conventions={
+            "files2rouge": functools.partial(score_as_files2rouge, gold, predictions)
+        },
+    )
+
+
+def score_as_files2rouge(
+    gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]
+) -> Scores:
+    """ROUGE-1, ROUGE-2 and rougeLsum as files2rouge works them out.
+
+    Words are stemmed, and sentences end at a full stop. Its Perl script has another
+    tokeniser, so that its figures differ by some hundredths of a per cent to tenths.
+
+    Args:
+      gold: see `score`.
+      predictions: see `score`.
+
+    Raises:
+      ValueError: see `score`.
+      extras.MissingExtraError: if rouge-score is not installed.
+    """
+    by_record = _of_records(gold, predictions, True, of_text=_full_stops_to_lines)
+    means = _means(by_record)
+    return Scores.of(
+        {name: means[name] for name in ("rouge1", "rouge2", "rougeLsum")},
+        [x["id"] for x in gold],
+        {"text": predictions},
+        {"rouge": _signature(stemmer=True, sentences="full_stops")},
+    )
+
+
+def _full_stops_to_lines(text: str) -> str:
+    return _FULL_STOP.sub("\n", text)
+
+
+def _means(by_record: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(x[name] for x in by_record) / len(by_record) for name in TYPES}
+
+
+def _signature(*, stemmer: bool, sentences: str) -> str:
+    """How a figure was worked out, in the form of sacreBLEU's signatures."""
+    return (
+        f"nrefs:best|score:f1|stemmer:{'yes' if stemmer else 'no'}|sentences:"
+        f"{sentences}|package:rouge_score|version:{metadata.version('rouge_score')}"
+    )
 
 
 class Interval(NamedTuple):
@@ -104,7 +173,7 @@ def intervals(
     predictions: Mapping[str, str],
     *,
     stemmer: bool = False,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     samples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Interval]:
@@ -125,6 +194,25 @@ def intervals(
     number(0, 1).check(confidence=confidence)
     whole(1).check(samples=samples)
     by_record = _of_records(gold, predictions, stemmer)
+    return _intervals(by_record, confidence, samples, seed)
+
+
+def _bounds(
+    by_record: Sequence[Mapping[str, float]], wrong: int
+) -> dict[str, tuple[float, float]]:
+    """See `Scores.intervals_fn`."""
+    every = [*by_record, *[dict.fromkeys(TYPES, 0.0)] * wrong]
+    by_type = _intervals(every, CONFIDENCE, samples=1000, seed=0)
+    return {name: (x.low, x.high) for name, x in by_type.items()}
+
+
+def _intervals(
+    by_record: Sequence[Mapping[str, float]],
+    confidence: float,
+    samples: int,
+    seed: int,
+) -> dict[str, Interval]:
+    """See `intervals`."""
     module = extras.needed("rouge_score.scoring", extra="metrics", to="work out ROUGE")
     aggregator = module.BootstrapAggregator(confidence, samples)
     for of_types in by_record:
@@ -148,12 +236,15 @@ class _F1(NamedTuple):
 
 
 def _of_records(
-    gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str], stemmer: bool
+    gold: Sequence[Mapping[str, Any]],
+    predictions: Mapping[str, str],
+    stemmer: bool,
+    of_text: Callable[[str], str] = str,
 ) -> list[dict[str, float]]:
-    """`best_f1` of each record."""
+    """`best_f1` of each record, of all texts as `of_text` makes them."""
     records = list(check_references(gold, "gold"))
     texts = written(records, predictions, "predictions")
     return [
-        best_f1(text, references, stemmer=stemmer)
+        best_f1(of_text(text), [*map(of_text, references)], stemmer=stemmer)
         for text, (_, references) in zip(texts, records, strict=True)
     ]

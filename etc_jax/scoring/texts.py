@@ -49,14 +49,10 @@ def scorer(*names: str) -> ScoreFn:
     def score(
         gold: Sequence[Mapping[str, Any]], predictions: Mapping[str, str]
     ) -> Scores:
-        metrics: dict[str, float] = {}
-        signatures: dict[str, str] = {}
-        for name in names:
-            scores = METRICS[name].score(gold, predictions)
-            metrics |= scores.metrics
-            signatures |= scores.signatures
+        each = [METRICS[name].score(gold, predictions) for name in names]
         ids = [record["id"] for record in gold]
-        return Scores.of(metrics, ids, {"text": predictions}, signatures)
+        without_metrics = Scores.of({}, ids, {"text": predictions})
+        return functools.reduce(Scores.joined, each, without_metrics)
 
     return score
 

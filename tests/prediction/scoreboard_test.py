@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
+from etc_jax.datasets.task import find_task
 from etc_jax.prediction.answer_parts import Answer
-from etc_jax.prediction.scoreboard import problems_of, settle, with_wrong
+from etc_jax.prediction.scoreboard import Reported, problems_of, settle, with_wrong
 from etc_jax.scoring.result import Scores
 from etc_jax.tasks import hotpotqa, natural_questions, wikihop
 
@@ -95,3 +98,35 @@ def test_problems_are_gathered_by_kind():
     problems = [("long", "m1"), None, ("odd", "m2"), ("long", "m3")]
     found = [Answer(str(i), [], problem) for i, problem in enumerate(problems)]
     assert problems_of(found) == {"long": ["m1", "m3"], "odd": ["m2"]}
+
+
+def test_what_is_reported_with_rouge_counts_records_that_were_not_read():
+    pytest.importorskip("rouge_score")
+    task = find_task("text_to_text").with_options({"measure": "rouge"})
+    gold = [{"id": x, "references": ["The mill burned. It stood."]} for x in "abc"]
+    texts = {"a": "The mills burned. It stood.", "b": "frogs"}
+    found = [Answer(name, [texts.get(name, "")], None) for name in "abc"]
+    got = settle(task, found, gold, settings=(None,), unreadable=1)
+    reported = Reported.of(got.chosen, 1)
+    low, high = reported.intervals["rouge1"]
+    assert 0 <= low < got.chosen.metrics["rouge1"] < high <= 1
+    stemmed = reported.conventions["files2rouge"]
+    # Of four records one is right, once "mills" is stemmed.
+    assert stemmed.metrics["rouge1"] == stemmed.metrics["rougeLsum"] == 1 / 4
+    assert got.chosen.metrics["rouge1"] == pytest.approx(4 / 5 / 4)
+    saved = json.loads(json.dumps(reported.as_json()))
+    assert saved["intervals"]["rouge1"] == [low, high]
+    signature = saved["conventions"]["files2rouge"]["signatures"]["rouge"]
+    assert "|stemmer:yes|sentences:full_stops|" in signature
+    bounds, convention = reported.lines()
+    assert bounds.startswith(f"95 % intervals: rouge1 {100 * low:.2f} to ")
+    assert convention == (
+        "as files2rouge has it: rouge1 25.00, rouge2 25.00, rougeLsum 25.00"
+    )
+
+
+def test_nothing_more_is_reported_with_metrics_that_have_no_more():
+    found = answers([RIGHT["a"]], [RIGHT["b"]])
+    got = settle(HOTPOTQA_TASK, found, GOLD, settings=(0.4,))
+    reported = Reported.of(got.chosen, 0)
+    assert reported.as_json() == {} and list(reported.lines()) == []

@@ -78,6 +78,47 @@ def test_rouge_is_that_of_the_package(pairs, stemmer):
         }
 
 
+def test_figures_as_files2rouge_has_them_are_stemmed_and_of_sentences(pairs):
+    scorers = pytest.importorskip("rouge_score.rouge_scorer")
+    names = ["rouge1", "rouge2", "rougeLsum"]
+    package = scorers.RougeScorer(names, use_stemmer=True)
+
+    def lines(text):
+        return "\n".join(re.split(r"(?<=[.])\s+", text))
+
+    gold, written = pairs
+    ends = {name: f"{text} . {text}" for name, text in written.items()}
+    by_record = [
+        package.score_multi([lines(y) for y in x["references"]], lines(ends[x["id"]]))
+        for x in gold
+    ]
+    found = rouge.score(gold, ends).conventions["files2rouge"]()
+    assert list(found.metrics) == names
+    for name, value in found.metrics.items():
+        want = sum(x[name].fmeasure for x in by_record) / len(gold)
+        assert value == pytest.approx(want, abs=1e-12)
+    assert "|stemmer:yes|sentences:full_stops|" in found.signatures["rouge"]
+    # Without sentences rougeLsum is another.
+    plain = rouge.score(gold, ends, stemmer=True)
+    assert found.metrics["rouge1"] == plain.metrics["rouge1"]
+    assert found.metrics["rougeLsum"] != pytest.approx(
+        plain.metrics["rougeLsum"], abs=0.005
+    )
+    assert "|stemmer:yes|sentences:lines|" in plain.signatures["rouge"]
+
+
+def test_records_that_were_not_read_lower_the_intervals(pairs):
+    pytest.importorskip("rouge_score")
+    few = pairs[0][:50], {x["id"]: pairs[1][x["id"]] for x in pairs[0][:50]}
+    scores = rouge.score(*few)
+    whole = {name: (x.low, x.high) for name, x in rouge.intervals(*few).items()}
+    assert scores.intervals_fn(0) == whole
+    unread = [texts.unread_gold(f"unread {i}") for i in range(10)]
+    lower = rouge.intervals([*few[0], *unread], few[1])
+    assert scores.intervals_fn(10) == {k: (x.low, x.high) for k, x in lower.items()}
+    assert scores.intervals_fn(10)["rouge1"] < whole["rouge1"]
+
+
 def test_intervals_hold_the_mean_and_leave_numpys_draws_alone(pairs):
     pytest.importorskip("rouge_score")
     few = pairs[0][:100], {x["id"]: pairs[1][x["id"]] for x in pairs[0][:100]}
@@ -121,7 +162,8 @@ def test_all_metrics_stand_in_one_result_with_ids_and_signatures():
     assert {metric.headline for metric in texts.METRICS.values()} <= set(found.metrics)
     assert found.metrics["f1"] == found.metrics["accuracy"] == 0.5
     assert (found.missing, found.surplus) == ({"text": ("b",)}, ("c",))
-    assert set(found.signatures) == {"bleu", "bleu_uncased"}
+    assert set(found.signatures) == {"rouge", "bleu", "bleu_uncased"}
+    assert set(found.conventions) == {"files2rouge"} and found.intervals_fn(0)
 
 
 @pytest.mark.parametrize("names", [(), ("rogue",)])

@@ -56,6 +56,22 @@ def test_scores_are_shares_with_signatures_that_are_reported(packages):
     assert "bleu_uncased  100.00" in said
 
 
+def test_compounds_are_cut_in_the_bleu_of_the_tokens_of_moses(packages):
+    pytest.importorskip("sacremoses")
+    text = "The rich-text format, isn't it? 3.5 %."
+    want = "The rich ##AT##-##AT## text format , isn 't it ? 3.5 % ."
+    assert bleu.moses_tokens(text, "de") == want.replace("isn 't", "isn ' t")
+    assert bleu.moses_tokens(text, "en") == want.replace("isn 't", "isn 't")
+    gold = [{"id": "a", "references": ["a b-c, d e f"]}]
+    found = bleu.score(gold, {"a": "a b-x, d e f"}, language="de")
+    # Of 8 tokens (a b AT x , d e f) 7 are there, of 7 pairs 5, of 6 runs of three 3,
+    # of 5 of four 1.
+    want = (7 / 8 * 5 / 7 * 3 / 6 * 1 / 5) ** (1 / 4)
+    assert found.metrics["bleu_tokenised"] == pytest.approx(want)
+    assert "|tok:none|" in found.signatures["bleu_tokenised"]
+    assert found.metrics["bleu_tokenised"] != found.metrics["bleu"]
+
+
 def test_a_text_that_was_not_written_shortens_the_corpus(packages):
     gold = [{"id": x, "references": ["one two three four five"]} for x in "ab"]
     found = bleu.score(gold, {"a": "one two three four five"})

@@ -21,6 +21,7 @@ from etc_jax.datasets.fields import STRING, Fields
 from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.records import Note, Problems, read_records
+from etc_jax.scoring import bleu
 
 LANGUAGES = ("en", "de")
 DIRECTIONS = ("en-de", "de-en")
@@ -42,6 +43,11 @@ class TranslationOptions(PairOptions):
 
     direction: str = "en-de"
     detokenise: bool = False
+
+    def task_fields(self) -> dict[str, Any]:
+        """The score, which is of texts of one language."""
+        _, target = self.direction.split("-")
+        return {"score": functools.partial(bleu.score, language=target)}
 
     def __post_init__(self):
         choice(DIRECTIONS).check(direction=self.direction)
