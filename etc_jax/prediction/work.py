@@ -27,6 +27,7 @@ AHEAD_STEPS = 16
 FEW_RECORDS = 200
 MOST_WORKERS = 8
 LINE_EVERY_SECS = 30.0
+LEAST_SECS = 1.0
 
 
 def steps_of(parts: Parts, part_numbers: Sequence[int]) -> list[list[int]]:
@@ -148,9 +149,11 @@ class RecordProgress(contextlib.AbstractContextManager):
     def _line(self) -> str:
         began, first_count = self._first
         line = f"{self._done}/{self._total} records"
-        if self._done == first_count:
+        elapsed = time.monotonic() - began
+        # Records of one batch come at once, which is no rate.
+        if self._done == first_count or elapsed < LEAST_SECS:
             return line
-        rate = (self._done - first_count) / max(time.monotonic() - began, 1e-9)
+        rate = (self._done - first_count) / elapsed
         left = tqdm.tqdm.format_interval((self._total - self._done) / rate)
         return f"{line}, {rate:.3g}/s, {left} left"
 

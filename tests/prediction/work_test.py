@@ -60,3 +60,25 @@ def test_progress_leaves_the_compiler_out_of_the_rate(monkeypatch, capsys):
         "50/100 records, 1/s, 00:50 left",
         "100/100 records, 1.5/s, 00:00 left",
     ]
+
+
+def test_records_of_one_slow_batch_come_at_once(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(work.time, "monotonic", lambda: now[0])
+    with work.RecordProgress(48) as progress:
+        # Sixteen a minute, each told by itself.
+        for at in (60.0, 120.0, 180.0):
+            for _ in range(16):
+                now[0] = at = at + 1e-4
+                progress.advance(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "1/48 records",
+        "17/48 records, 0.267/s, 01:56 left",
+        "33/48 records, 0.267/s, 00:56 left",
+        "48/48 records, 0.392/s, 00:00 left",
+    ]
+    with work.RecordProgress(16) as progress:
+        for _ in range(16):
+            now[0] += 1e-4
+            progress.advance(1)
+    assert capsys.readouterr().err == "16/16 records\n"
