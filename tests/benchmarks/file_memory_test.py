@@ -76,6 +76,16 @@ def test_the_model_is_one_that_predicts_at_the_lengths_of_the_paper(tmp_path):
     assert model.config.objective.name == "hotpotqa"
 
 
+def test_reports_are_read_by_a_model_that_writes(tmp_path):
+    file = long_files.write("text_to_text", tmp_path, 0.1)
+    assert (file.records, file_memory.count_windows("text_to_text", file)) == (2, 2)
+    file_memory.random_model("text_to_text", file.tokenizer, tmp_path / "model")
+    model = open_model(tmp_path / "model")
+    runner.check(model)
+    assert (model.config.family, model.lengths) == ("led", (16384, 64))
+    assert model.config.objective.generation.num_beams == 2
+
+
 FILE = long_files.LongFile("f", "t", records=80, text_bytes=1)
 
 
