@@ -283,3 +283,14 @@ def test_a_window_goes_on_after_a_stop():
         values += [taken["loss"], taken["accuracy"]]
     assert got == want
     assert resumed.window() == {"losses": [], "sums": {}}
+
+
+def test_the_time_spent_is_that_of_all_starts(tmp_path):
+    assert metrics_lib.spent_secs(tmp_path) == 0
+    for step, secs in ((1, 2.0), (2, 5.0), (3, 1.5), (4, 4.0)):  # the third is a start
+        MetricsWriter(tmp_path, resume_step=step).write(
+            "train", step, {"wall_secs": secs}
+        )
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "kind": "tr')  # cut short by a kill
+    assert metrics_lib.spent_secs(tmp_path) == 5 + 4
