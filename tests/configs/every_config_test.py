@@ -75,7 +75,7 @@ def load(name, arg="", **changes):
         values.data.update(
             paths=("train",), validation_paths=("dev",), tokenizer="vocabulary"
         )
-    if values.checkpoint.init_from_only:
+    if values.checkpoint.init_from_only or values.checkpoint.init_from_changes:
         values.checkpoint.init_from = "models/before"
     if values.objective.name == "model_denoising":
         values.objective.generator_init_from = "models/generator"

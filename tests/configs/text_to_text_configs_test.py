@@ -10,10 +10,13 @@ from causal_pairs import PIECES, prepared
 from every_config_test import WRITERS, load, module
 from golden_data import require_shared
 from small_run import evaluated, once, trained
+from tiny_texts import CONFIGS, tiny
 
 from etc_jax import config as config_lib
+from etc_jax.cli import flag as config_flag
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.generation.options import GenerationConfig
+from etc_jax.recipes import init_from
 
 CASES = [
     pytest.param(name, data_set, id=f"{name}-{data_set}")
@@ -177,6 +180,22 @@ def test_the_question_of_a_led_is_global():
     assert load("led", "squad_distractors").data.input_options == (
         "begin_token=true",
     ) + ("prefix_length=64",)
+
+
+def test_a_led_of_other_windows_is_begun_with(tmp_path):
+    """The window is the config's, whatever else is that of the folder."""
+    tiny("led").save(tmp_path / "led")
+    get_config = module("led").get_config
+    arg = f"squad_distractors,from={tmp_path / 'led'}"
+    values = get_config(arg)
+    values.data.update(paths=("a",), validation_paths=("b",))
+    values.data.update(input_length=96, target_length=32)
+    explicit = config_flag.set_by_variants(get_config, arg)
+    for given in (explicit, ()):
+        made = init_from.completed(values.to_dict(), explicit=given)
+        model = config_lib.from_config_dict(made).model
+        assert (model.attention_window, model.embed_dim) == ((256,), 8)
+        assert CONFIGS["led"].attention_window == (4,)
 
 
 def test_long_t5_reads_papers_as_its_own_paper_does():
