@@ -107,6 +107,22 @@ def test_figures_as_files2rouge_has_them_are_stemmed_and_of_sentences(pairs):
     assert "|stemmer:yes|sentences:lines|" in plain.signatures["rouge"]
 
 
+def test_bleu_is_that_of_the_package(pairs):
+    metrics = pytest.importorskip("sacrebleu.metrics")
+    gold, written = pairs
+    streams = [
+        [x["references"][i] if i < len(x["references"]) else None for x in gold]
+        for i in range(3)
+    ]
+    found = texts.scorer("bleu")(*pairs)
+    for name, lowercase in (("bleu", False), ("bleu_uncased", True)):
+        package = metrics.BLEU(lowercase=lowercase)
+        want = package.corpus_score([written[x["id"]] for x in gold], streams)
+        found = texts.scorer("bleu")(*pairs)
+        assert found.metrics[name] == pytest.approx(want.score / 100, abs=1e-12) != 0
+        assert found.signatures[name] == str(package.get_signature())
+
+
 def test_records_that_were_not_read_lower_the_intervals(pairs):
     pytest.importorskip("rouge_score")
     few = pairs[0][:50], {x["id"]: pairs[1][x["id"]] for x in pairs[0][:50]}
