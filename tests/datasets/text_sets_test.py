@@ -1,8 +1,12 @@
 """Data sets of text to text: what is read of official files, and what is right."""
 
 import dataclasses
+import gzip
+import json
 import pathlib
+import random
 
+import mutations
 import pytest
 from multihop_samples import tokenizer
 from text_sets import TEXT_SETS, lines_of
@@ -79,6 +83,46 @@ def test_a_record_without_a_right_text_is_answered_and_not_learnt(name):
     record = task.parse(value, lambda *note: None)
     [window] = task.features(record, tokenizer(), SIZES)
     assert task.gold(record) is None and window.unusable == "no target"
+
+
+@ROWS
+def test_what_is_wrong_with_files_is_named_by_file_and_nothing_else_is_raised(
+    name, tmp_path
+):
+    task = task_of(name)
+    for seed in range(12):
+        rng = random.Random(f"{name} {seed}")
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        official = pathlib.Path(TEXT_SETS[name].write(folder))
+        file = rng.choice(sorted(x for x in folder.rglob("*") if x.is_file()))
+        file.write_bytes(_spoilt(file, rng))
+        problems = Problems()
+        for record in task.read([official], problems):
+            try:
+                task.features(record, tokenizer(), SIZES)
+            except BadRecordError as e:
+                assert e.message
+        messages = [x for some in problems.messages.values() for x in some]
+        assert all(str(folder) in message for message in messages), messages
+        faults = [x for x in read_inputs([str(official)], task.release) if x.fault]
+        assert all(str(folder) in fault.where for fault in faults)
+
+
+def _spoilt(file: pathlib.Path, rng: random.Random) -> bytes:
+    """The bytes of a file, some of which, or one of whose values, are others."""
+    data, is_packed = file.read_bytes(), file.suffix == ".gz"
+    data = gzip.decompress(data) if is_packed else data
+    try:
+        texts = [data.decode()] if file.suffix == ".json" else data.decode().split("\n")
+        number = rng.randrange(len(texts))
+        value = json.loads(texts[number])
+    except ValueError:
+        data = mutations.damaged(data, rng)
+    else:
+        texts[number] = mutations.spelled(mutations.mutated(value, rng), rng)
+        data = "\n".join(texts).encode("utf-8", "surrogatepass")
+    return gzip.compress(data) if is_packed else data
 
 
 # --- records --------------------------------------------------------------------------

@@ -42,11 +42,15 @@ def _records(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
             f"{path} has {len(labels)} members 'labels', expected one, with the "
             "hypotheses, as train.json, dev.json and test.json of ContractNLI have it",
         )
-    fields = Fields(labels[0], "labels")
-    hypotheses = {
-        name: Fields(fields.get(name, anything), name).text("hypothesis")
-        for name in labels[0]
-    }
+    try:
+        fields = Fields(labels[0], "labels")
+        hypotheses = {
+            name: Fields(fields.get(name, anything), name).text("hypothesis")
+            for name in labels[0]
+        }
+    except BadRecordError as e:
+        # Each contract is asked about all of them.
+        raise BadRecordError("unknown file", f"{os.fspath(path)}: {e}") from e
     documents = (value for name, value in read_members(path) if name == "documents")
     records_of = functools.partial(_of_document, hypotheses=hypotheses)
     return unfolded(enumerate(documents, start=1), records_of)
