@@ -9,9 +9,11 @@ import limits
 import programs
 import pytest
 import training_runs
+from etils import epath
 from processes import clean_environment
 
 from etc_jax.cli import sweep
+from etc_jax.training.checkpoints.folder import CheckpointFolder
 
 CONFIG = """
 import toy_job
@@ -158,6 +160,7 @@ def check_the_same_command_goes_on(swept, grid, good):
     assert "optimizer.learning_rate: 0.01 there, 0.2 now" in other.stderr
 
 
+@pytest.mark.full
 def test_a_sweep_that_was_stopped_or_killed_goes_on_where_it_was(swept, tmp_path):
     flags = ("--grid.optimizer.learning_rate=0.01,0.1", "--config.train.num_steps=60")
     flags += ("--config.checkpoint.every_steps=1", "--config.train.eval_every_steps=1")
@@ -165,15 +168,15 @@ def test_a_sweep_that_was_stopped_or_killed_goes_on_where_it_was(swept, tmp_path
         tmp_path / "sweep" / f"learning_rate={rate}" for rate in ("0.01", "0.1")
     )
 
-    def stopped(number, run: pathlib.Path, lines: int) -> int:
+    def stopped(number, run: pathlib.Path) -> int:
         """The exit code of a sweep that gets a signal within a run."""
         printed = tmp_path / "printed"
         program = swept(*flags, begin=programs.start, stdout=printed)
-        metrics = run / "metrics.jsonl"
+        checkpoints = CheckpointFolder(epath.Path(run))
 
         def is_there() -> bool:
             assert program.poll() is None, printed.read_text()
-            return metrics.exists() and metrics.read_text().count("\n") >= lines
+            return bool(checkpoints.finished())
 
         try:
             limits.until(is_there)
@@ -185,10 +188,10 @@ def test_a_sweep_that_was_stopped_or_killed_goes_on_where_it_was(swept, tmp_path
             program.kill()
         return code
 
-    assert stopped(signal.SIGTERM, first, 3) == 17
+    assert stopped(signal.SIGTERM, first) == 17
     saved = max(int(p.name) for p in (first / "checkpoints").iterdir())
     assert 0 < saved < 60
-    assert stopped(signal.SIGKILL, second, 3) == -signal.SIGKILL
+    assert stopped(signal.SIGKILL, second) == -signal.SIGKILL
     done = os.stat(first / "metrics.jsonl").st_mtime_ns
     got = swept(*flags)
     assert got.returncode == 0, got.stderr

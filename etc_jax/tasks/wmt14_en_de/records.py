@@ -11,7 +11,7 @@ import functools
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from etc_jax.base import extras
@@ -22,6 +22,7 @@ from etc_jax.datasets.json_lines import has_objects, read_lines
 from etc_jax.datasets.pairs import Pair, PairOptions
 from etc_jax.datasets.records import Note, Problems, read_records
 from etc_jax.scoring import bleu
+from etc_jax.scoring.result import Scores
 
 LANGUAGES = ("en", "de")
 DIRECTIONS = ("en-de", "de-en")
@@ -47,10 +48,15 @@ class TranslationOptions(PairOptions):
     def task_fields(self) -> dict[str, Any]:
         """The score, which is of texts of one language."""
         _, target = self.direction.split("-")
-        return {"score": functools.partial(bleu.score, language=target)}
+        return {"score": _score_of(target)}
 
     def __post_init__(self):
         choice(DIRECTIONS).check(direction=self.direction)
+
+
+@functools.cache
+def _score_of(language: str) -> Callable[..., Scores]:
+    return functools.partial(bleu.score, language=language)
 
 
 OPTIONS = TranslationOptions()
