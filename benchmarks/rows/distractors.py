@@ -14,9 +14,14 @@ such as "sled-shuffled":
   sled       windows of 18 tokens, half of them context, behind the question
   no_prefix  the question is a window of its own
   one_token  windows of one token behind the question
+  led        the backbone made a LED of such windows; the question is global
+  led_local  the same, where only the first token is
+  bart_ls    the backbone made a BART-LS: blocks behind the question, and averages
 
   -ordered   the right paragraph comes first
   -shuffled  the paragraphs come in a random order
+
+--read=N has all systems but `alone` and `truncated` read N paragraphs of an input.
 
 All rows begin with one backbone, a BART trained from random weights on questions of
 short texts (`distractor_items`): does the text have the answer, and what is it? All
@@ -46,10 +51,14 @@ from benchmarks.data.distractor_items import (
 from benchmarks.kit import finetuning_runs, rows
 from etc_jax import config as config_lib
 from etc_jax.config import Config
+from etc_jax.conversion.formats import native
 from etc_jax.data.windows.cache import WindowCache
 
 # Systems that search have a row for each order.
-SYSTEMS = ("sled", "truncated", "no_prefix", "one_token")
+SYSTEMS = (
+    *("sled", "truncated", "no_prefix", "one_token"),
+    *("led", "led_local", "bart_ls"),
+)
 ORDERS = ("ordered", "shuffled")
 NAMES = ("alone", *(f"{system}-{order}" for system in SYSTEMS for order in ORDERS))
 PAIRS = tuple(
@@ -83,6 +92,31 @@ _SLED: Mapping[str, Mapping[str, Any]] = {
     "no_prefix": {**_WINDOWS, "prefix_in_windows": False},
     "one_token": {**_WINDOWS, "window": 1},
 }
+_MAX_LENGTH = MODEL["max_length"]
+# A piece and an end token behind the question.
+_BLOCK = QUESTION + PIECE
+# Families that `etc-jax extend` makes of the backbone -> (options of it, fields that
+# its model then has).
+_EXTENDED: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "led": (
+        (f"--window={PIECE}",),
+        {"attention_window": (PIECE,), "max_target_length": _MAX_LENGTH},
+    ),
+    "bart_ls": (
+        (f"--block_size={_BLOCK}",),
+        {
+            "block_size": _BLOCK,
+            "pooling_layers": MODEL["num_layers"] - 1,
+            "max_target_length": _MAX_LENGTH,
+        },
+    ),
+}
+# System -> (family, first tokens of an input that are global).
+_FAMILIES = {
+    "led": ("led", QUESTION),
+    "led_local": ("led", 1),
+    "bart_ls": ("bart_ls", 0),
+}
 _BATCH, _SHORT_BATCH = 32, 64
 
 
@@ -93,7 +127,7 @@ def _parts_of(row: str) -> tuple[str, str]:
 
 
 def make_caches(
-    row: str, items: Items, paragraphs: int
+    row: str, items: Items, paragraphs: int, read: int | None = None
 ) -> tuple[WindowCache, WindowCache]:
     """Inputs of a row to learn from and to validate on, made once.
 
@@ -101,22 +135,35 @@ def make_caches(
       row: of `NAMES`.
       items: the questions.
       paragraphs: of each.
+      read: of these, by all systems but `alone` and `truncated`; None: all.
     """
     system, order = _parts_of(row)
     if order == "alone":
         paragraphs = 1
     if system == "truncated":
         paragraphs //= 2
-    apart = {"prefix_length": QUESTION} if system in _SLED else {}
-    return items.caches(order, length_of(paragraphs), apart)
+    elif read and order != "alone":
+        paragraphs = min(read, paragraphs)
+    apart = {"prefix_length": QUESTION} if system in {*_SLED, *_FAMILIES} else {}
+    length = length_of(paragraphs)
+    if system == "bart_ls":
+        # Each block has the question, a piece and an end token.
+        apart["prefix_every"] = _BLOCK
+        length = -(-(length - QUESTION) // (PIECE - 1)) * _BLOCK
+    return items.caches(order, length, apart)
 
 
 def _small_config(
-    caches: tuple[WindowCache, WindowCache], *, seed: int, steps: int, batch_size: int
+    caches: tuple[WindowCache, WindowCache],
+    *,
+    seed: int,
+    steps: int,
+    batch_size: int,
+    family: str = "bart",
 ) -> ml_collections.ConfigDict:
-    """A BART from scratch, at the lengths of the inputs."""
+    """A model from scratch, at the lengths of the inputs."""
     train, validation = caches
-    made = config_lib.default_config("bart", objective=TASK.name, source="windows")
+    made = config_lib.default_config(family, objective=TASK.name, source="windows")
     vocab_size = train.header["vocab_size"]
     special = train.load_tokenizer().special_id
     made.model.update(MODEL, vocab_size=vocab_size, eos_id=special("sep"))
@@ -160,12 +207,34 @@ def config_of(
       ValueError: if a change does not fit.
     """
     steps = caches[0].num_windows // _BATCH
-    made = _small_config(caches, seed=seed, steps=steps, batch_size=_BATCH)
     system, _ = _parts_of(row)
+    family, global_tokens = _FAMILIES.get(system, ("bart", 0))
+    made = _small_config(
+        caches, seed=seed, steps=steps, batch_size=_BATCH, family=family
+    )
     if system in _SLED:
         made.model.sled.update(_SLED[system], input_length=made.data.input_length)
+    if family in _EXTENDED:
+        _, fields = _EXTENDED[family]
+        made.model.update(fields)
+        made.objective.global_tokens = global_tokens
+        backbone = _extended(family, backbone)
     made.checkpoint.init_from = str(backbone.resolve())
     return finetuning_runs.changed(made, changes)
+
+
+def _extended(family: str, backbone: pathlib.Path) -> pathlib.Path:
+    """The folder of the backbone as another family."""
+    return backbone.with_name(f"{backbone.name}_{family}")
+
+
+def _extend(family: str, backbone: pathlib.Path) -> None:
+    """Makes the folder if it is not there."""
+    out = _extended(family, backbone)
+    if not native.exists(out):
+        options, _ = _EXTENDED[family]
+        argv = f"--from={backbone}", f"--to={family}", f"--max_length={_MAX_LENGTH}"
+        finetuning_runs.convert("extend", *argv, *options, f"--out={out}")
 
 
 def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
@@ -187,13 +256,17 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         validation=args.validation,
         paragraphs=paragraphs,
     )
-    caches = {row: make_caches(row, items, paragraphs) for row in args.rows}
+    caches = {row: make_caches(row, items, paragraphs, args.read) for row in args.rows}
     short_caches = short.caches(SHORT, SHORT_LENGTH, {})
     about = {"task": TASK.name, "items": args.items, "paragraphs": paragraphs}
+    about["read"] = args.read or paragraphs
 
     def before(row: str, seed: int) -> finetuning_runs.Spent:
         config = short_config(short_caches, args.short_steps, changes)
         spent = finetuning_runs.train(config, backbone)
+        system, _ = _parts_of(row)
+        if system in _FAMILIES:
+            _extend(_FAMILIES[system][0], backbone)
         about[SHORT] = rows.official(short.validation[SHORT])(config, backbone)
         return spent
 
@@ -202,7 +275,7 @@ def prepare(args: argparse.Namespace, changes: Sequence[str]) -> rows.Study:
         return rows.official(items.validation[order])(config, run)
 
     return rows.Study(
-        folder,
+        folder / f"read_{args.read}" if args.read else folder,
         lambda row, seed: config_of(row, seed, caches[row], backbone, changes),
         score,
         measure=TASK.metric,
@@ -224,6 +297,7 @@ main = rows.Command(
         "items": (3200, "to learn from"),
         "validation": (256, "items to be evaluated on"),
         "count": (3, "paragraphs beside the right one"),
+        "read": (None, "paragraphs that are read of an input; None: all"),
         "short_items": (32_000, "for the backbone"),
         "short_steps": (2500, "of the backbone, of 64 questions"),
     },

@@ -6,6 +6,7 @@ import pytest
 from stand_ins import differing
 
 from benchmarks.data import distractor_items
+from benchmarks.kit import finetuning_runs
 from benchmarks.rows import distractors
 from etc_jax.tasks.squad.records import read
 
@@ -82,10 +83,14 @@ def test_a_row_reads_what_it_says(items, short, row, tmp_path):
     sled, system = made.model.sled, row.partition("-")[0]
     paragraphs = {"alone": 1, "truncated": 2}.get(system, 4)
     length = distractor_items.length_of(paragraphs)
+    if system == "bart_ls":
+        # 57 words, 17 of them in a block of 28.
+        length = 4 * 28
     assert made.data.input_length == length
     # Nothing but what is meant is cut, and little is padded.
     longest = caches[0].longest["input"]
-    assert length - 2 <= longest <= length or system == "truncated"
+    spare = 11 if system == "bart_ls" else 2
+    assert length - spare <= longest <= length or system == "truncated"
     assert (sled.window, sled.prefix_length) == {
         "sled": (18, distractor_items.QUESTION),
         "no_prefix": (18, distractor_items.QUESTION),
@@ -96,8 +101,37 @@ def test_a_row_reads_what_it_says(items, short, row, tmp_path):
     backbone = distractors.short_config(
         short.caches("short", distractor_items.SHORT_LENGTH, {}), 4, ()
     )
+    family = {"led_local": "led"}.get(system, system)
+    if family in ("led", "bart_ls"):
+        assert made.checkpoint.init_from == f"{tmp_path}_{family}"
+        seen = {"led": 10, "led_local": 1, "bart_ls": 0}[system]
+        assert made.objective.global_tokens == seen
+        return
     model = {x for x in differing(made, backbone) if x.startswith("model.")}
     assert all(x.startswith("model.sled.") for x in model)
+
+
+def test_a_part_of_the_paragraphs_is_read(items):
+    lengths = [
+        distractors.make_caches(row, items, SIZES["count"] + 1, 2)[0].sizes["input"]
+        for row in ("led-shuffled", "bart_ls-shuffled", "alone")
+    ]
+    assert lengths == [41, 56, 27]
+
+
+def test_other_families_begin_with_the_backbone_made_long(
+    argv, trained, run, tmp_path, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(finetuning_runs, "convert", lambda *argv: asked.append(argv))
+    given = [*argv, "--rows=led-shuffled,bart_ls-shuffled", "--seeds=0", "--read=2"]
+    code, got = run(distractors.main, *given, f"--workdir={tmp_path}")
+    assert code == 0 and got["read"] == 2
+    assert {"--to=led", "--window=18"} <= set(asked[0])
+    assert {"--to=bart_ls", "--block_size=28"} <= set(asked[1])
+    starts = [x.checkpoint.init_from for x in trained if x.checkpoint.init_from]
+    made = [argv[-1].removeprefix("--out=") for argv in asked]
+    assert starts == made and len(set(made)) == 2
 
 
 def test_all_rows_and_seeds_begin_with_one_backbone(argv, trained, run):
