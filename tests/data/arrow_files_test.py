@@ -18,7 +18,7 @@ from etc_jax.datasets import pairs
 from etc_jax.datasets.records import Problems
 from etc_jax.datasets.texts import read_texts
 from etc_jax.prediction.raw_records import read_inputs
-from etc_jax.tasks import token_classification
+from etc_jax.tasks import text_to_text, token_classification
 
 TAGS = ["O", "B-PER", "I-PER"]
 LABEL = {"names": TAGS, "_type": "ClassLabel"}
@@ -204,7 +204,7 @@ def test_all_that_reads_json_lines_reads_rows(tmp_path):
     wheres, rows = zip(*read_texts(str(path), "text", lambda row: row), strict=True)
     assert wheres[2] == f"{path}, row 3" and [r.values for r in rows] == texts
     assert [x.input for x in pairs.read_complete([path])] == ["0", "1", "2"]
-    assert [x.id for x in pairs.read([path])] == ["0", "1", "2"]
+    assert [x.id for x in text_to_text.DATA_SET.read([path])] == ["0", "1", "2"]
     tagged = saved(tmp_path / "saved", table())
     options = token_classification.records.TokenClassificationOptions().completed(
         [tagged]
