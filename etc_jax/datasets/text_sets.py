@@ -174,6 +174,25 @@ def lines_have(path: str | os.PathLike, field: str) -> bool:
     return isinstance(first, dict) and field in first
 
 
+def converted(
+    values: Iterable[tuple[int, T]], record_of: Callable[[T], dict[str, Any]]
+) -> Iterator[tuple[int, Any]]:
+    """(number, record) of numbered values with a record each.
+
+    Args:
+      values: (number, value, or a BadRecordError in its place).
+      record_of: value -> record. It raises BadRecordError for what cannot be used,
+        which then stands in its place.
+    """
+    for number, value in values:
+        try:
+            if isinstance(value, BadRecordError):
+                raise value
+            yield number, record_of(value)
+        except BadRecordError as error:
+            yield number, error
+
+
 def unfolded(
     values: Iterable[tuple[int, Any]],
     records_of: Callable[[Fields], Iterator[Any]],

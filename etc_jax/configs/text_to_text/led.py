@@ -47,7 +47,6 @@ Variants:
 
 import dataclasses
 
-from etc_jax import recipes
 from etc_jax.configs.text_to_text import bart_ls, sled
 from etc_jax.datasets.pairs import PairOptions
 from etc_jax.recipes import text_to_text
@@ -92,8 +91,7 @@ def get_config(arg: str = ""):
     if of_sled:
         window = sled.WINDOWS.get(task, sled.WINDOW)
         model = dataclasses.replace(model, attention_window=(window,))
-    adam = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
-    config = text_to_text.config_of(chosen, family, model, **adam)
+    config = text_to_text.config_of(chosen, family, model, **sled.ADAM)
     if of_sled:
         # The released model that it begins with has windows of 1,024.
         config.checkpoint.init_from_changes = ("attention_window",)
@@ -109,13 +107,13 @@ def get_sweep(arg: str = ""):
     Raises:
       ValueError: if the paper has no such data set.
     """
-    setting, rates = _choose(arg).setting, (2e-5, 5e-5, 1e-4)
+    setting = _choose(arg).setting
     if setting.task not in OF_SLED:
         raise ValueError(
             f"no paper has a sweep of a LED on {setting.task!r}; there are those of "
             f"{', '.join(OF_SLED)}"
         )
-    return recipes.sweep(setting, learning_rate=rates, batch_size=(8, 16, 32))
+    return sled.nine_runs(setting)
 
 
 def _choose(arg: str) -> text_to_text.Chosen:

@@ -76,6 +76,7 @@ ABLATIONS = {
     "no_overlap": {"padding_share": 0.0},
 }
 TRUNCATED = 1024
+ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
 
 
 def _of(inputs: int, epochs: int, prefix_length: int = 64, target_length: int = 128):
@@ -125,14 +126,18 @@ def get_config(arg: str = ""):
         for name in chosen.variants & ABLATIONS.keys():
             sled = dataclasses.replace(sled, **ABLATIONS[name])
         model = dataclasses.replace(model, sled=sled)
-    adam = {"b1": 0.9, "b2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
-    return text_to_text.config_of(chosen, family, model, **adam)
+    return text_to_text.config_of(chosen, family, model, **ADAM)
 
 
 def get_sweep(arg: str = ""):
     """The nine runs of appendix C; see `recipes.sweep`."""
-    setting, rates = _choose(arg).setting, (2e-5, 5e-5, 1e-4)
-    return recipes.sweep(setting, learning_rate=rates, batch_size=(8, 16, 32))
+    return nine_runs(_choose(arg).setting)
+
+
+def nine_runs(setting: text_to_text.WritingRecipe):
+    """Those of a setting, also of the paper's other models."""
+    rates, batches = (2e-5, 5e-5, 1e-4), (8, 16, 32)
+    return recipes.sweep(setting, learning_rate=rates, batch_size=batches)
 
 
 def _choose(arg: str) -> text_to_text.Chosen:

@@ -23,6 +23,7 @@ sentences too and whose metric counts them: a model that writes gives none.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import random
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.pairs import TextOptions
 from etc_jax.datasets.records import BadRecordError, read_array
 from etc_jax.datasets.task import register
-from etc_jax.datasets.text_sets import text_data_set
+from etc_jax.datasets.text_sets import converted, text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.tasks.hotpotqa.records import Paragraph, Record, parse
 
@@ -61,26 +62,18 @@ def release(
     path: str | os.PathLike, *, options: HotpotTextOptions = OPTIONS
 ) -> Iterator[tuple[int, Any]] | None:
     """The questions of an official file; see `text_sets.ReleaseFn`."""
-    return None if has_objects(path) else _questions(path, options)
+    if has_objects(path):
+        return None
+    return converted(read_array(path), functools.partial(_as_text, options=options))
 
 
-def _questions(
-    path: str | os.PathLike, options: HotpotTextOptions
-) -> Iterator[tuple[int, Any]]:
-    for number, value in read_array(path):
-        try:
-            # What is odd in support and context does not matter here.
-            record = parse(value, lambda kind, message: None)
-            yield number, _as_text(record, options)
-        except BadRecordError as error:
-            yield number, error
-
-
-def _as_text(record: Record, options: HotpotTextOptions) -> dict[str, Any]:
+def _as_text(value: Any, options: HotpotTextOptions) -> dict[str, Any]:
+    # What is odd in support and context does not matter here.
+    record = parse(value, lambda kind, message: None)
     paragraphs = paragraphs_of(record, options.paragraphs)
     lines = (f"{x.title}: {_text(x)}" for x in paragraphs)
-    value = {"id": record.id, "input": "\n".join(lines), "prefix": record.question}
-    return value if record.answer is None else {**value, "target": record.answer}
+    pair = {"id": record.id, "input": "\n".join(lines), "prefix": record.question}
+    return pair if record.answer is None else {**pair, "target": record.answer}
 
 
 def _text(paragraph: Paragraph) -> str:

@@ -33,6 +33,7 @@ from etc_jax.base import strict_json
 from etc_jax.base.local_paths import INPUT, OUTPUT
 from etc_jax.base.whole_files import check_out, whole_text
 from etc_jax.cli import command_line
+from etc_jax.data.input_files import BadRecordError
 from etc_jax.datasets.json_lines import read_lines
 from etc_jax.datasets.task import PREDICTIONS
 from etc_jax.scoring import files, scrolls
@@ -85,7 +86,7 @@ def read_split(folder: pathlib.Path, name: str, split: str) -> Split:
     hard = set()
     for number, row in read_lines(path):
         where = f"{path}, line {number}"
-        if isinstance(row, ValueError):
+        if isinstance(row, BadRecordError):
             raise row.at(str(path))
         identity = files.field(files.typed(row, dict, where), "id", str, where)
         output = row.get("output")

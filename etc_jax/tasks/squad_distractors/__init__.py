@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Literal
 from etc_jax.base.rules import whole
 from etc_jax.datasets.json_lines import has_objects
 from etc_jax.datasets.pairs import TextOptions
-from etc_jax.datasets.records import BadRecordError, Problems
+from etc_jax.datasets.records import Problems
 from etc_jax.datasets.task import register
-from etc_jax.datasets.text_sets import text_data_set
+from etc_jax.datasets.text_sets import converted, text_data_set
 from etc_jax.formats.text_to_text import TextToTextSizes
 from etc_jax.tasks.squad import records
 from etc_jax.tasks.squad.distractors import Paragraph, joined, paragraphs_of, placed
@@ -72,13 +72,7 @@ def _questions(
     # What is wrong is told when the questions are read.
     paragraphs = paragraphs_of(records.read([path], Problems()))
     record_of = functools.partial(_record, paragraphs=paragraphs, options=options)
-    for number, value in records.questions(path):
-        try:
-            if isinstance(value, BadRecordError):
-                raise value
-            yield number, record_of(value)
-        except BadRecordError as error:
-            yield number, error
+    yield from converted(records.questions(path), record_of)
 
 
 def _record(
