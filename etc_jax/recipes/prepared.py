@@ -123,11 +123,7 @@ def config_of_variants(
         recipes.scale_down(config, num_steps=tiny_steps)
         config.schedule.warmup_steps = tiny_steps // 10
     if cache is not None:
-        _take_data(config, cache, values)
-    if "dev" in values:
-        config.checkpoint.update(
-            best_metric=f"official_{task.metric}", best_is="highest"
-        )
+        take_data(config, cache, values, task)
     return PreparedConfig(config, values, cache, task)
 
 
@@ -199,10 +195,20 @@ def _of_values(
     return setting
 
 
-def _take_data(
-    config: ml_collections.ConfigDict, cache: WindowCache, values: Mapping[str, str]
+def take_data(
+    config: ml_collections.ConfigDict,
+    cache: WindowCache,
+    values: Mapping[str, str],
+    task: Task,
 ) -> None:
-    """Takes over what the prepared inputs decide of a config."""
+    """Takes over what the prepared inputs decide of a config.
+
+    Args:
+      config: of the run.
+      cache: the prepared folder.
+      values: of the argument, by name: prepared, and validation and dev if given.
+      task: the data set with the options of the cache.
+    """
     config.data.update(
         paths=(values["prepared"],),
         validation_paths=(values.get("validation", values["prepared"]),),
@@ -210,3 +216,7 @@ def _take_data(
         input_options=cache.input_options,
         format=cache.format,
     )
+    if "dev" in values:
+        config.checkpoint.update(
+            best_metric=f"official_{task.metric}", best_is="highest"
+        )

@@ -33,6 +33,7 @@ from etc_jax.datasets.pairs import PairOptions
 from etc_jax.datasets.task import Task, find_task
 from etc_jax.formats.text_to_text import end_id
 from etc_jax.models.family import sizes
+from etc_jax.recipes import prepared
 from etc_jax.recipes.finetuning import FinetuningRecipe, given_values, positive
 
 FORMAT = "text_to_text"
@@ -281,17 +282,8 @@ def config_of(
 def _take_data(config: ml_collections.ConfigDict, chosen: Chosen) -> None:
     """Takes over what the prepared inputs decide of a config."""
     values, cache = chosen.values, chosen.cache
-    config.data.update(
-        paths=(values["prepared"],),
-        validation_paths=(values.get("validation", values["prepared"]),),
-        validation_files=(values["dev"],) if "dev" in values else (),
-        input_options=cache.input_options,
-        vocab_size=cache.header["vocab_size"],
-    )
-    if "dev" in values:
-        config.checkpoint.update(
-            best_metric=f"official_{chosen.task.metric}", best_is="highest"
-        )
+    prepared.take_data(config, cache, values, chosen.task)
+    config.data.vocab_size = cache.header["vocab_size"]
     if "from" not in values:
         of_vocabulary = _of_vocabulary(cache.load_tokenizer(), chosen.setting)
         config.model.update(
