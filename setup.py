@@ -72,7 +72,7 @@ setup(
     python_requires=">=3.11",
     # The library, its data sets and its configs: one package.
     packages=find_packages(include=["etc_jax", "etc_jax.*"]),
-    package_data={"etc_jax": ["**/*.txt"]},
+    package_data={"etc_jax": ["**/*.txt", "papers/*.json"]},
     entry_points={"console_scripts": ["etc-jax = etc_jax.__main__:main"]},
     install_requires=CORE,
     extras_require=EXTRAS,

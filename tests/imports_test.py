@@ -35,7 +35,7 @@ BLOCKED = (
 
 # Parts that use the rest, which knows nothing of them; files of theirs import seqio and
 # tensorflow at the top.
-USERS = ("configs", "tasks")
+USERS = ("configs", "papers", "tasks")
 
 IMPORT_ALL = """
 import json, sys, time

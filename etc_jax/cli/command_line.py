@@ -184,6 +184,13 @@ def first_given(argv: Sequence[str] | None, *names: str) -> argparse.Namespace:
     return args
 
 
+def seeds(text: str) -> list[int]:
+    """The value of a flag such as --seeds=0,1,2."""
+    if not all(map(str.isdecimal, text.split(","))):
+        raise argparse.ArgumentTypeError(f"must be like 0,1,2, got {text!r}")
+    return [*map(int, text.split(","))]
+
+
 class _Lines(logging.Handler):
     """Log records as lines on standard error, above a bar that may be there."""
 

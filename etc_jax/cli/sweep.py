@@ -71,19 +71,19 @@ def _values(text: str) -> list[Any]:
         return text.split(",")
 
 
-def _seeds(text: str) -> list[int]:
-    if not all(map(str.isdecimal, text.split(","))):
-        raise argparse.ArgumentTypeError(f"must be like 0,1,2, got {text!r}")
-    return [*map(int, text.split(","))]
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_config_flag()
     add = parser.add_argument
     add("--workdir", type=ADDED_TO, help="folder of the sweep; a subfolder a run")
     add("--sweep", type=str, help="name of other settings in the config")
-    add("--seeds", type=_seeds, default=[], metavar="0,1,2", help="of each setting")
+    add(
+        "--seeds",
+        type=command_line.seeds,
+        default=[],
+        metavar="0,1,2",
+        help="of each setting",
+    )
     add("--only", type=str, default="*", metavar="NAME,...", help="the runs to train")
     add("--plan", action="store_true", help="print the runs and their commands")
     override = "fields of the model may differ from checkpoint.init_from"

@@ -58,7 +58,7 @@ def grow(
     """
     target = dataclasses.replace(config, vocab_size=config.vocab_size + number)
     source = {path: np.asarray(leaf) for path, leaf in flatten(params).items()}
-    abstract = flatten(jax.eval_shape(_init_fn(target)))
+    abstract = flatten(jax.eval_shape(new_params_fn(target)))
     shapes = {path: leaf.shape for path, leaf in abstract.items()}
     # A model with other heads lacks some of those of its module: any numbers do.
     whole = source | _drawn(config, shapes.keys() - source.keys(), seed)
@@ -100,8 +100,16 @@ def _module(config: Any) -> tuple[Any, int]:
     )
 
 
-def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
-    """A function of nothing that gives the parameters of a new model."""
+def new_params_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
+    """A function of nothing that gives the parameters of a new model.
+
+    Args:
+      config: of the model.
+      seed: of its parameters.
+
+    Raises:
+      ValueError: if its family has no module of its own.
+    """
     module, sequences = _module(config)
     tokens = [jnp.zeros((1, 1), jnp.int32)] * sequences
     return lambda: module.init(sampling.key(seed), *tokens)["params"]
@@ -109,7 +117,7 @@ def _init_fn(config: Any, seed: int = 0) -> Callable[[], dict[str, Any]]:
 
 def _drawn(config: Any, paths: Collection[str], seed: int) -> dict[str, np.ndarray]:
     """Some parameters of a new model; the others are not computed."""
-    init = _init_fn(config, seed)
+    init = new_params_fn(config, seed)
 
     @jax.jit
     def some():

@@ -26,8 +26,9 @@ _GB, _GiB = 1e9, 2**30
 # sparsity. Memory of TPUs: what the compiler of libtpu 0.0.42 says is available when a
 # program asks for more; by the same pages the chips have 32 (v4), 16 (v5e), 95 (v5p),
 # 32 (v6e) and 192 GB (TPU7x). A v4 is one device of two cores, whose 15.25 GiB are
-# added up; a TPU7x is two devices.
+# added up; a TPU7x is two devices, as is a v3, whose memory is that of the pages.
 _SHEETS = (
+    (123 / 2, 16 * _GB, "TPU v3"),
     (275, 30.5 * _GiB, "TPU v4"),
     (197, 15.75 * _GiB, "TPU v5 lite", "TPU v5e"),
     (459, 95.74 * _GiB, "TPU v5", "TPU v5p"),
@@ -46,6 +47,11 @@ _DEVICES = {
     for tflops, memory, *kinds in _SHEETS
     for kind in kinds
 }
+
+
+def kinds() -> tuple[str, ...]:
+    """Every `jax.Device.device_kind` that is listed."""
+    return tuple(_DEVICES)
 
 
 def data_sheet(kind: str) -> Device | None:

@@ -1,0 +1,225 @@
+"""The commands that a row is made of, each done once and never again.
+
+A row is run by the commands that a user has, at any size: the study of a table calls
+`Chain.do` for one after another and says where its figures then are. Nothing runs while
+it does: a chain can be printed, or carried out by `carry_out`, which leaves out what
+was done before, by another row too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import resource
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from etc_jax.__main__ import COMMANDS
+from etc_jax.base.terminal import say
+from etc_jax.base.whole_files import write_whole
+from etc_jax.training.errors import RunError
+from etc_jax.training.reporting import metrics
+
+# What a command calls the folder or file that it makes, if not --out.
+_OUT = {"train": "workdir"}
+# Of these the commands go on where they were stopped; of others they begin again.
+_RESUMED = ("train", "prepare", "evaluate")
+DONE = "done"
+SCORES = "scores.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+      name: of `etc-jax`.
+      out: what it makes, below the chain's folder.
+      argv: all its flags.
+    """
+
+    name: str
+    out: str
+    argv: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return shlex.join(["etc-jax", self.name, *self.argv])
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Where a figure is, once the commands are done.
+
+    Attributes:
+      out: what a command made.
+      name: of the metric.
+      source: "scores" of evaluate, "evaluation" for the last one of a training run, or
+        the name of a JSON file below `out`, in which `name` is a path with slashes.
+      scale: 100 makes a share percent.
+      step: of the evaluation; None: the last.
+    """
+
+    out: str
+    name: str
+    source: str = "scores"
+    scale: float = 1.0
+    step: int | None = None
+
+    def read(self, root: pathlib.Path) -> float:
+        """The figure.
+
+        Raises:
+          RunError: if it is not there, naming what is.
+        """
+        folder = root / self.out
+        if self.source == "evaluation":
+            values = _evaluation(folder, self.step)
+        elif self.source == "scores":
+            scores = _read(folder / SCORES)
+            values = scores | scores["metrics"]
+        else:
+            values = _read(folder / self.source)
+        for name in [self.name] if self.name in values else self.name.split("/"):
+            if name not in values:
+                raise RunError(f"{folder} has no {name!r}; it has {', '.join(values)}")
+            values = values[name]
+        return self.scale * values
+
+
+def _read(file: pathlib.Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error}") from error
+
+
+def _evaluation(workdir: pathlib.Path, step: int | None) -> Mapping[str, Any]:
+    try:
+        lines = (workdir / metrics.FILE).read_text().splitlines()
+    except OSError as error:
+        raise RunError(f"{workdir} is no run: {error}") from error
+    every = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
+    every = [x for x in every if step in (None, x["step"])]
+    if not every:
+        raise RunError(f"{workdir} has no evaluation at step {step}")
+    return every[-1]
+
+
+class CommandError(RunError):
+    """A command ended with another exit code than 0, which is that of this error."""
+
+    def __init__(self, command: Command, code: int):
+        super().__init__(f"exit code {code} of: {command}")
+        self.exit_code = code
+
+
+class Chain:
+    """Commands in the order in which they are to be done.
+
+    Args:
+      root: folder of all that they make.
+
+    Attributes:
+      commands: by what they make.
+    """
+
+    def __init__(self, root: str | os.PathLike):
+        self.root = pathlib.Path(root)
+        self.commands: dict[str, Command] = {}
+
+    def do(self, name: str, out: str, *flags: str) -> str:
+        """Adds a command, unless the same one is there.
+
+        Args:
+          name: of `etc-jax`, and its subcommand, such as "corpora link".
+          out: what it makes, below `root`.
+          *flags: and files, without that of `out`.
+
+        Returns:
+          The path of what it makes.
+
+        Raises:
+          ValueError: if another command makes that.
+        """
+        path = str(self.root / out)
+        name, *words = name.split()
+        words.append(f"--{_OUT.get(name, 'out')}={path}")
+        command = Command(name, out, (*words, *flags))
+        if self.commands.setdefault(out, command) != command:
+            raise ValueError(
+                f"two commands make {path}:\n{self.commands[out]}\n{command}"
+            )
+        return path
+
+    def is_done(self, command: Command) -> bool:
+        """Whether it was carried out before.
+
+        Raises:
+          RunError: if it was, with other flags.
+        """
+        record = self._record(command)
+        if not record.exists():
+            return False
+        before = tuple(json.loads(record.read_text())["argv"])
+        if before != command.argv:
+            raise RunError(
+                f"{self.root / command.out} was made by other flags:\n"
+                f"  {shlex.join(before)}\nnot by\n  {shlex.join(command.argv)}\n"
+                "take another folder, or delete this one"
+            )
+        return (self.root / command.out).exists()
+
+    def spent(self) -> float:
+        """CPU seconds of all commands that were carried out."""
+        records = map(self._record, self.commands.values())
+        return sum(json.loads(x.read_text())["cpu_secs"] for x in records if x.exists())
+
+    def carry_out(self, before_fn: Callable[[str], Any] = say) -> None:
+        """Carries out what was not, in this process.
+
+        Args:
+          before_fn: called with what begins, before it does.
+
+        Raises:
+          CommandError: if one fails, or was interrupted; it said why itself.
+        """
+        for command in self.commands.values():
+            if self.is_done(command):
+                continue
+            before_fn(f"{command.out}: {command}")
+            path = self.root / command.out
+            if command.name not in _RESUMED and path.is_dir():
+                shutil.rmtree(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            began = time.monotonic(), _cpu_secs()
+            main = importlib.import_module(COMMANDS[command.name]).main
+            if code := main(list(command.argv)):
+                raise CommandError(command, code)
+            record = self._record(command)
+            record.parent.mkdir(parents=True, exist_ok=True)
+            values = {
+                "argv": command.argv,
+                "secs": time.monotonic() - began[0],
+                "cpu_secs": _cpu_secs() - began[1],
+            }
+            write_whole(record, json.dumps(values, indent=1))
+
+    def _record(self, command: Command) -> pathlib.Path:
+        """That it was done: beside what it makes, not in it, as that may be a file."""
+        return self.root / DONE / f"{command.out}.json"
+
+
+def _cpu_secs() -> float:
+    """Of this process and those that it waited for, over all cores."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(
+            resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+    )

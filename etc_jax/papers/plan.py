@@ -1,0 +1,82 @@
+"""What rows would take: their commands in order, hours of devices, and disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from etc_jax.papers import cost
+from etc_jax.papers.chain import Chain, Command
+from etc_jax.papers.paper_scale import config_of
+from etc_jax.papers.study import Runs
+from etc_jax.papers.table import Row
+
+_GB = 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """What is planned for.
+
+    Attributes:
+      device: kind, of `preflight.hardware`.
+      count: of devices.
+      efficiency: share of their peak that runs reach.
+    """
+
+    device: str
+    count: int
+    efficiency: float = cost.EFFICIENCY
+
+
+def text(
+    runs: Runs, rows: Sequence[Row], seeds: Sequence[int], hardware: Hardware
+) -> str:
+    """The commands of rows, those that several of them need once, and their sums.
+
+    Args:
+      runs: of the table.
+      rows: of it.
+      seeds: of each.
+      hardware: that hours are of.
+    """
+    every: dict[str, Command] = {}
+    lines, hours, disk = [], 0.0, 0.0
+    for row in rows:
+        lines += [f"# {row.name}"]
+        lines += [f"# {x}" for x in (row.note, _without(runs, row)) if x]
+        lines += row.commands
+        for seed in seeds:
+            chain, _ = runs.chain(row, seed) or (Chain("."), {})
+            for command in chain.commands.values():
+                if command.out in every:
+                    lines.append(f"# {command.out}: see above")
+                    continue
+                every[command.out] = command
+                if command.name == "train":
+                    took = cost.cost_of(config_of(command))
+                    hours += took.hours(*dataclasses.astuple(hardware))
+                    disk += took.bytes
+                    lines.append(f"# {_in_words(took, hardware)}")
+                lines.append(str(command))
+        lines.append("")
+    trained = sum(x.name == "train" for x in every.values())
+    sums = (
+        f"{len(every)} commands, {trained} of which train: {hours:,.1f} hours of "
+        f"{hardware.count} {hardware.device} at {hardware.efficiency:.0%} of their "
+        "peak, on full inputs, without evaluations; "
+        f"{disk / _GB:,.1f} GB of checkpoints"
+    )
+    return "\n".join([*lines, *(f"# {x}" for x in [sums] if trained)])
+
+
+def _without(runs: Runs, row: Row) -> str:
+    return "" if row.commands or runs.chain(row, 0) else "not here"
+
+
+def _in_words(took: cost.Cost, hardware: Hardware) -> str:
+    hours = took.hours(*dataclasses.astuple(hardware))
+    return (
+        f"{took.parameters:,} parameters, {took.steps:,} steps, "
+        f"{took.flops:.3g} FLOPs: {hours:,.1f} hours; {took.bytes / _GB:,.1f} GB"
+    )

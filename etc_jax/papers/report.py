@@ -1,0 +1,144 @@
+"""A table with the paper's figures and ours: Markdown, JSON and a picture."""
+
+from __future__ import annotations
+
+import logging
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from etc_jax.base.extras import MissingExtraError
+from etc_jax.base.whole_files import write_whole
+from etc_jax.papers.study import OWN, SCALES, Runs
+from etc_jax.papers.table import Figure, Row, Table
+from etc_jax.training.reporting import curves
+
+_LOG = logging.getLogger(__name__)
+
+NOT_HERE, NOT_RUN = "not here", "not run"
+
+
+def listing(tables: Iterable[Table], workdir: str | os.PathLike) -> str:
+    """All tables, a line each: what is run here, and how much of it is done."""
+    lines = [("table", "", "rows", "run here", "done", "tiny", "done", "title")]
+    for table in tables:
+        both = [Runs(table, scale, workdir) for scale in SCALES]
+        run_here = [runs.here() for runs in both]
+        other = [x for x in table.rows if x.commands and x not in run_here[0]]
+        done = [len({x["row"] for x in runs.figures()}) for runs in both]
+        counts = (
+            len(table.rows),
+            len(run_here[0]) + len(other),
+            done[0],
+            len(run_here[1]),
+        )
+        row = (table.name, table.number, *counts, done[1], table.title)
+        lines.append(tuple(map(str, row)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = [[x.ljust(w) for x, w in zip(x, widths, strict=True)] for x in lines]
+    return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def markdown(runs: Runs) -> str:
+    """The table: paper | ours | difference of each column that is measured."""
+    table = runs.table
+    title = ", ".join(filter(None, [table.number, f"section {table.section}"]))
+    parts = [f"# {table.name}: {table.title}", f"{title}. Scale: {runs.scale}."]
+    parts += filter(None, [runs.about, table.note])
+    if table.rows:
+        parts.append(_lines(runs))
+    parts += [f"{name}: {value}" for name, value in table.settings.items()]
+    return "\n\n".join(parts)
+
+
+def _lines(runs: Runs) -> str:
+    table, every = runs.table, runs.figures()
+    told = [x for x in table.columns if x not in table.measured]
+    head = ["row", *told]
+    for column in table.measured:
+        head += [f"{column}: paper", "ours", "difference", "seeds"]
+    head += ["CPU min", "note"]
+    lines = [head, ["---"] * len(head)]
+    for row in table.rows:
+        paper = table.paper(row)
+        filled = [x for x in every if x["row"] == row.name]
+        line = [row.name, *(_shown(paper[x]) for x in told)]
+        for column in table.measured:
+            values = [x["figures"][column] for x in filled if column in x["figures"]]
+            line += [_shown(paper[column]), *_compared(paper[column], values)]
+        cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
+        line += [f"{cpu:.0f}" if cpu else "", _state(runs, row, filled)]
+        lines.append(line)
+    return "\n".join(f"| {' | '.join(_cell(x) for x in line)} |" for line in lines)
+
+
+def _state(runs: Runs, row: Row, filled: Sequence[Mapping[str, Any]]) -> str:
+    if not filled and not row.commands and runs.chain(row, 0) is None:
+        return "; ".join(filter(None, [NOT_HERE, row.note]))
+    folders = [x["folder"] for x in filled if x["seed"] == OWN]
+    return "; ".join(filter(None, [*folders, "" if filled else NOT_RUN, row.note]))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _shown(figure: Figure) -> str:
+    return "–" if figure is None else str(figure)
+
+
+def _number(value: float, like: Figure = None) -> str:
+    """With as many digits as the paper has, and at least three."""
+    digits = len(str(like).partition(".")[2]) if isinstance(like, float) else 0
+    return f"{value:.{digits}f}" if digits else f"{value:.4g}"
+
+
+def _compared(paper: Figure, values: Sequence[float]) -> list[str]:
+    """Mean and standard deviation, difference to the paper's, and number of seeds."""
+    if not values:
+        return ["", "", ""]
+    mean = statistics.mean(values)
+    ours = _number(mean, paper)
+    if len(values) > 1:
+        ours += f" ± {_number(statistics.stdev(values), paper)}"
+    is_number = isinstance(paper, int | float)
+    ahead = f"{mean - paper:+.3g}" if is_number else ""
+    return [ours, ahead, str(len(values))]
+
+
+def write(runs: Runs) -> str:
+    """Writes the table beside its figures, and a picture of it; returns the table."""
+    text = markdown(runs)
+    write_whole(runs.file.with_suffix(".md"), f"{text}\n")
+    if runs.figures():
+        try:
+            _draw(runs)
+        except MissingExtraError as error:
+            _LOG.warning("no picture: %s", error)
+    return text
+
+
+def _draw(runs: Runs) -> None:
+    """A panel a column: each row's mean, its seeds, and the paper's figure."""
+    table, every = runs.table, runs.figures()
+    columns = [c for c in table.measured if any(c in x["figures"] for x in every)]
+    names = [row.name for row in table.rows]
+    size = 3.2 * len(columns) + 2.5, 0.35 * len(names) + 1.2
+    picture, axes = curves.figure(len(columns), *size)
+    axes = [axes] if len(columns) == 1 else axes
+    for ax, column in zip(axes, columns, strict=True):
+        for height, row in enumerate(table.rows):
+            paper = table.paper(row)[column]
+            filled = [x["figures"] for x in every if x["row"] == row.name]
+            values = [x[column] for x in filled if column in x]
+            if isinstance(paper, int | float):
+                ax.plot(paper, height, "|", color="0.4", markersize=14)
+            ax.plot(values, [height] * len(values), "o", color="C0", alpha=0.5)
+            if values:
+                ax.barh(height, statistics.mean(values), color="C0", alpha=0.25)
+        ax.set_title(column)
+        ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
+        ax.invert_yaxis()
+    picture.suptitle(f"{table.name}, {runs.scale}: bars and dots ours, | the paper's")
+    picture.savefig(runs.file.with_suffix(".png"))

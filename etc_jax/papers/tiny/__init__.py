@@ -1,0 +1,1 @@
+"""Tiny forms of tables: small models on invented records, for a CPU."""

@@ -1,0 +1,73 @@
+"""`etc-jax reproduce`: tables are listed, planned, filled by runs of one's own."""
+
+import json
+
+import pytest
+
+from etc_jax.papers import __main__ as reproduce
+
+ROW = "ETC: flat structure"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs the command; gives (exit code, what it printed, errors)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*argv):
+        code = reproduce.main([*argv])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def test_all_tables_are_listed_with_what_is_done(run):
+    code, printed, _ = run()
+    lines = printed.splitlines()
+    assert code == 0 and lines[0].split()[:3] == ["table", "rows", "run"]
+    (line,) = (x for x in lines if x.startswith("etc.table2 "))
+    assert line.split()[3:6] == ["15", "13", "0"]
+
+
+def test_what_one_evaluated_is_a_row(run, tmp_path):
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    scores = {"task": "wikihop", "metrics": {"accuracy": 0.717}}
+    (dev / "scores.json").write_text(json.dumps(scores))
+    code, printed, _ = run("etc.table3", f"--row={ROW}", f"--from={dev}")
+    assert code == 0
+    (line,) = (x for x in printed.splitlines() if x.startswith(f"| {ROW} |"))
+    cells = [x.strip() for x in line.split("|")]
+    assert cells[-7:-2] == ["70.7", "71.7", "+1", "1", ""] and str(dev) in cells[-2]
+    assert "ETC: - | 4096 | 166M | 0.751 |  |  |  |" in printed and "not run" in printed
+    kept = json.loads((tmp_path / "reproduced/etc.table3.paper.json").read_text())
+    assert [x["figures"] for x in kept["runs"]] == [{"wikihop_acc": 71.7}]
+    assert (tmp_path / "reproduced/etc.table3.paper.md").read_text().strip() in printed
+    assert (tmp_path / "reproduced/etc.table3.paper.png").stat().st_size > 5000
+    # The same command again puts the figure in the place of the one before.
+    run("etc.table3", f"--row={ROW}", f"--from={dev}")
+    again = json.loads((tmp_path / "reproduced/etc.table3.paper.json").read_text())
+    assert again == kept
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["etc.tables"], "there is no table 'etc.tables'"),
+        (["etc.table3", "--row=ETC"], "has no row 'ETC'"),
+        (["etc.table3", "--from=x"], "--from is of one row: give --row=NAME"),
+        (["etc.table4", "--row=RoBERTa-JointKPE", "--run"], "not run at the paper"),
+    ],
+)
+def test_what_is_wrong_is_told(run, argv, message):
+    code, _, errors = run(*argv)
+    assert code == 2 and message in errors
+
+
+def test_scores_of_another_data_set_are_refused(run, tmp_path):
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    (dev / "scores.json").write_text('{"task": "imdb", "metrics": {}}')
+    code, _, errors = run("etc.table3", f"--row={ROW}", f"--from={dev}")
+    assert code == 2 and "expected an evaluation of hotpotqa, wikihop" in errors
