@@ -8,9 +8,11 @@ import random
 import pytest
 
 from etc_jax.scoring import qasper
-from scoring.texts_test import plain_f1, random_text
+from scoring.texts_test import edited, long_text, plain_f1, random_text
 
 PARAGRAPHS = ["one", "two", "three", "FLOAT SELECTED: Table 1", "", "東京"]
+BLANK = {"unanswerable": False, "extractive_spans": [], "free_form_answer": ""}
+BLANK |= {"yes_no": None, "evidence": []}
 
 
 def annotation(draw: random.Random) -> dict:
@@ -69,6 +71,11 @@ def test_scores_are_those_of_the_script(text_only):
         for i in questions
         if draw.random() < 0.95
     }
+    for i in list(predictions)[::50]:
+        text = long_text(draw, 100 + int(i))
+        predictions[i]["answer"] = edited(draw, text, 0.5)
+        texts = {"free_form_answer": text}, {"extractive_spans": text.splitlines()}
+        questions[i][-1]["answer"] = BLANK | draw.choice(texts)
     answers, evidences, by_type = [], [], {name: [] for name in qasper.TYPES}
     for i, annotations in questions.items():
         best = evidence = 0.0
@@ -90,10 +97,6 @@ def test_scores_are_those_of_the_script(text_only):
     assert found.metrics == pytest.approx(want, abs=1e-12)
     assert 0 < min(want.values()) and max(want.values()) < 1
     assert found.count == 2000 == len(predictions) + len(found.missing["answer"])
-
-
-BLANK = {"unanswerable": False, "extractive_spans": [], "free_form_answer": ""}
-BLANK |= {"yes_no": None, "evidence": []}
 
 
 def papers(**fields):

@@ -11,10 +11,35 @@ from etc_jax.scoring import rouge, texts
 
 WORDS = ["the", "A", "mill", "Mills!", "running", "don't", "10 %", "U.S.", "\n", "an"]
 WORDS += ["Москва", "東京", "café", "—", "O’Neill", "١٢", "mill", "ran"]
+# Of the words of long texts. Small and capital letters of some are not of one length;
+# others are put together of two, or have none.
+LETTERS = ["etaoinshrdlu"] * 3 + ["cafe\u0301ßİ", "ΣΑσςαβ", "жизнь", "مرحبا١٢", "हिन्दी"]
+LETTERS += ["東京漢字かな", "ไทย", "Ａ１ｂ", "🎓🏽"]
+ENDS = '. |! |? | . |.\n|\n|\r\n\n|。|।\u00a0|…\u3000|."\t'.split("|")
 
 
 def random_text(draw: random.Random) -> str:
+    """A few words or none; one in two hundred is long."""
+    if draw.random() < 0.005:
+        return long_text(draw, draw.randrange(100, 801))
     return " ".join(draw.choices(WORDS, k=draw.choice([0, 1, 1, 2, 4, 8])))
+
+
+def long_text(draw: random.Random, count: int) -> str:
+    """So many words of several scripts, some of them often, in sentences and lines."""
+    words = WORDS + [
+        "".join(draw.choices(draw.choice(LETTERS), k=4)) for _ in range(300)
+    ]
+    words = [words[int(len(words) * draw.random() ** 3)] for _ in range(count)]
+    ends = (draw.choice(ENDS) if draw.random() < 0.1 else " " for _ in words)
+    return "".join(word + end for word, end in zip(words, ends, strict=True))
+
+
+def edited(draw: random.Random, text: str, share: float) -> str:
+    """A share of its lines, the first of them at the end, some in capitals."""
+    lines = [x for x in text.splitlines(keepends=True) if draw.random() < share]
+    lines = [draw.choice([x, x, x.upper()]) for x in lines]
+    return "".join(lines[1:] + lines[:1])
 
 
 def plain_words(text: str) -> list[str]:
@@ -41,7 +66,16 @@ def pairs():
         {"id": str(i), "references": [random_text(draw) for _ in range(i % 3 + 1)]}
         for i in range(2000)
     ]
-    return gold, {record["id"]: random_text(draw) for record in gold}
+    written = {record["id"]: random_text(draw) for record in gold}
+    # Of random long texts hardly two meet. ROUGE-L takes the product of the lengths:
+    # the longer a text, the smaller the share of it in its reference.
+    for i in range(399, 2000, 400):
+        text = written[str(i)] = long_text(draw, i)
+        gold[i]["references"][0] = edited(draw, text, 100 / i)
+        # Equal but for what does not count as an answer.
+        text = written[str(i - 50)] = long_text(draw, 200)
+        gold[i - 50]["references"][-1] = f"The {text.upper()}!"
+    return gold, written
 
 
 def means(pairs, likeness):
@@ -87,19 +121,23 @@ def test_figures_as_files2rouge_has_them_are_stemmed_and_of_sentences(pairs):
         return "\n".join(re.split(r"(?<=[.])\s+", text))
 
     gold, written = pairs
-    ends = {name: f"{text} . {text}" for name, text in written.items()}
+    # Of short texts two, so that there is a sentence that ends.
+    ends = {
+        name: text if len(text) > 100 else f"{text} . {text}"
+        for name, text in written.items()
+    }
     by_record = [
         package.score_multi([lines(y) for y in x["references"]], lines(ends[x["id"]]))
         for x in gold
     ]
-    found = rouge.score(gold, ends).conventions["files2rouge"]()
+    plain = rouge.score(gold, ends, stemmer=True)
+    found = plain.conventions["files2rouge"]()
     assert list(found.metrics) == names
     for name, value in found.metrics.items():
         want = sum(x[name].fmeasure for x in by_record) / len(gold)
         assert value == pytest.approx(want, abs=1e-12)
     assert "|stemmer:yes|sentences:full_stops|" in found.signatures["rouge"]
     # Without sentences rougeLsum is another.
-    plain = rouge.score(gold, ends, stemmer=True)
     assert found.metrics["rouge1"] == plain.metrics["rouge1"]
     assert found.metrics["rougeLsum"] != pytest.approx(
         plain.metrics["rougeLsum"], abs=0.005
@@ -118,7 +156,6 @@ def test_bleu_is_that_of_the_package(pairs):
     for name, lowercase in (("bleu", False), ("bleu_uncased", True)):
         package = metrics.BLEU(lowercase=lowercase)
         want = package.corpus_score([written[x["id"]] for x in gold], streams)
-        found = texts.scorer("bleu")(*pairs)
         assert found.metrics[name] == pytest.approx(want.score / 100, abs=1e-12) != 0
         assert found.signatures[name] == str(package.get_signature())
 
