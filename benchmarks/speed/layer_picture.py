@@ -1,7 +1,7 @@
 """Draws the results of `benchmarks layer` as bars, relative to this library.
 
-    cd docs/results/2026-11-21_layer
-    python -m benchmarks layer_picture --out=../../layer.png peers.json dense.json
+    cd docs/results/data/2026-11-21_layer
+    python -m benchmarks layer_picture --out=../../../layer.png peers.json dense.json
 
 Each file is one run; its sides are compared with its own reference only.
 """
