@@ -245,7 +245,7 @@ def test_lines_are_those_of_the_body():
 
 
 def test_files_that_docs_name_are_there():
-    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     named = {
         (page.name, name)
         for page in pages
