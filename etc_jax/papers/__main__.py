@@ -30,6 +30,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import jax
+
 from etc_jax.base import local_paths
 from etc_jax.base.terminal import say
 from etc_jax.cli import command_line
@@ -68,6 +70,9 @@ def reproduce(args: argparse.Namespace) -> int:
     Raises:
       ValueError, RunError, OSError: if something given is wrong, or a command fails.
     """
+    if not args.run:
+        # Shapes are worked out, and nothing is computed: an accelerator stays free.
+        jax.config.update("jax_platforms", "cpu")
     if not args.table:
         say(report.listing(tables().values(), args.workdir))
         return DONE

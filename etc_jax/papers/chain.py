@@ -17,11 +17,11 @@ import resource
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etc_jax.__main__ import COMMANDS
-from etc_jax.base.terminal import say
+from etc_jax.base.terminal import in_shell, say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.training.errors import RunError
 from etc_jax.training.reporting import metrics
@@ -48,8 +48,19 @@ class Command:
     out: str
     argv: tuple[str, ...]
 
+    @property
+    def config(self) -> str:
+        """The config that is trained."""
+        (value,) = (x for x in self.argv if x.startswith("--config="))
+        return value.removeprefix("--config=")
+
     def __str__(self) -> str:
-        return shlex.join(["etc-jax", self.name, *self.argv])
+        return f"etc-jax {self.name} {_joined(self.argv)}"
+
+
+def _joined(argv: Sequence[str]) -> str:
+    """As a shell takes it."""
+    return " ".join(x if shlex.quote(x) == x else in_shell(x) for x in argv)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +181,7 @@ class Chain:
         if before != command.argv:
             raise RunError(
                 f"{self.root / command.out} was made by other flags:\n"
-                f"  {shlex.join(before)}\nnot by\n  {shlex.join(command.argv)}\n"
+                f"  {_joined(before)}\nnot by\n  {_joined(command.argv)}\n"
                 "take another folder, or delete this one"
             )
         return (self.root / command.out).exists()

@@ -211,7 +211,8 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     flags = _prepare_flags(values, files, changes)
     train, dev = ([f"{data}/{x}" for x in part] for part in (files.train, files.dev))
     words = [f"--task={files.task}", f"--tokenizer={tokenizer}", *flags]
-    end = _folder("_".join([data_name, tokenizer, *(x.strip("-") for x in flags)]))
+    how = (x.strip("-").rpartition("=")[2] for x in flags)
+    end = _folder("_".join([data_name, pathlib.Path(tokenizer).name, *how]))
     prepared = chain.do("prepare", f"prepared/{end}", *words, *files.flags, *train)
     out = _run_name(f"{config}_{data_name}", row.changes, _of(row), f"_seed{seed}")
     if name in _BY_ARGUMENT:
@@ -262,8 +263,6 @@ def _prepare_flags(values: Any, files: Files, changes: list[str]) -> list[str]:
     flags = [f"--{x}={changed.get(f'data.{x}', data[x])}" for x in lengths]
     if values.model.family != "etc" and data.format != "text_to_text":
         flags.append("--format=sequence")
-    if data.get("flat"):
-        flags.append("--flat")
     options = dict(x.split("=", 1) for x in data.input_options)
     for option, value in options.items():
         if value != "false":
@@ -282,13 +281,16 @@ def config_of(command: Command) -> Config:
     Raises:
       ValueError: if it is wrong.
     """
-    (name,) = (x for x in command.argv if x.startswith("--config="))
     changes = [x for x in command.argv if x.startswith("--config.")]
-    name = name.removeprefix("--config=")
-    later = dict(_LATER.findall(name))
-    values = config_flag.read(_LATER.sub("", name), changes)
+    later = dict(_LATER.findall(command.config))
+    values = config_flag.read(without_paths(command.config), changes)
     if later:
         paths = (later["prepared"],)
         values.data.update(paths=paths, validation_paths=paths)
         values.checkpoint.init_from = later["from"]
     return config_lib.from_config_dict(values)
+
+
+def without_paths(config: str) -> str:
+    """The name of a config, or its argument, without what commands have yet to make."""
+    return _LATER.sub("", config)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from etc_jax.cli import flag as config_flag
 from etc_jax.papers import cost
 from etc_jax.papers.chain import Chain, Command
-from etc_jax.papers.paper_scale import config_of
+from etc_jax.papers.paper_scale import config_of, without_paths
 from etc_jax.papers.study import Runs
 from etc_jax.papers.table import Row
 
@@ -57,7 +58,7 @@ def text(
                     took = cost.cost_of(config_of(command))
                     hours += took.hours(*dataclasses.astuple(hardware))
                     disk += took.bytes
-                    lines.append(f"# {_in_words(took, hardware)}")
+                    lines += [f"# {_in_words(took, hardware)}", *_grid(command)]
                 lines.append(str(command))
         lines.append("")
     trained = sum(x.name == "train" for x in every.values())
@@ -68,6 +69,19 @@ def text(
         f"{disk / _GB:,.1f} GB of checkpoints"
     )
     return "\n".join([*lines, *(f"# {x}" for x in [sums] if trained)])
+
+
+def _grid(command: Command) -> list[str]:
+    """That the paper tried more settings, of which the command is one."""
+    name, _, arg = command.config.partition(":")
+    get_sweep = getattr(config_flag.module_of(name), "get_sweep", None)
+    if get_sweep is None:
+        return []
+    try:
+        count = len(get_sweep(without_paths(arg)))
+    except ValueError:  # the paper has settings of other data sets alone
+        return []
+    return [f"# one of {count} settings of the paper; etc-jax sweep trains them all"]
 
 
 def _without(runs: Runs, row: Row) -> str:
