@@ -4,11 +4,15 @@
         --out=caches/hotpotqa_train hotpot_train_v1.1.json
     etc-jax prepare --task=natural_questions --tokenizer=vocab.txt \\
         --out=caches/nq_train nq-train-*.jsonl.gz
+    etc-jax prepare --task=hotpotqa --vocab_size=8192 --out=caches/mine mine.json
 
 The files are those of the official release, gzipped or not. Each record becomes inputs
 with labels, once; training reads them by number. A run that was stopped or killed goes
 on where it stood when the same command is given again. Records that cannot be trained
 on are left out, counted and named.
+
+Without a vocabulary, --vocab_size learns one from the files, which are read once more
+for it; the folder that is made has it, and is --tokenizer of what is prepared next.
 """
 
 # One file: the function, and the command that only parses for it.
@@ -41,7 +45,7 @@ from etc_jax.data.windows.writing import (
     files_and_packages,
     part_of,
 )
-from etc_jax.datasets import options as input_options, task as task_lib
+from etc_jax.datasets import options as input_options, task as task_lib, vocabulary
 from etc_jax.datasets.records import FILE_KINDS, BadRecordError, Problems
 from etc_jax.datasets.task import Task
 
@@ -254,11 +258,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="of the inputs: structured for ETC, sequence for encoders of one sequence "
         "(default: the first that the data set has)",
     )
+    one_of = parser.add_mutually_exclusive_group(required=True)
+    one_of.add_argument(
+        "--tokenizer", type=MODEL, help="vocabulary file, or a folder with one"
+    )
+    one_of.add_argument(
+        "--vocab_size", type=int, help="ids of a WordPiece vocabulary to learn"
+    )
     parser.add_argument(
-        "--tokenizer",
-        required=True,
-        type=MODEL,
-        help="vocabulary file, or a folder with one",
+        "--whole_words",
+        action="store_true",
+        help="with --vocab_size: the most frequent words, whole; others are unknown",
     )
     parser.add_argument("--out", required=True, type=OUTPUT, help="folder to make")
     add_lengths(parser)
@@ -300,7 +310,7 @@ def run(args: argparse.Namespace) -> None:
     cache = prepare(
         task,
         args.files,
-        open_tokenizer(args.tokenizer),
+        _tokenizer(args, task, sizes),
         args.out,
         sizes=sizes,
         official_quirks=args.official_quirks,
@@ -312,6 +322,24 @@ def run(args: argparse.Namespace) -> None:
     say(report(cache))
     if not _unread(cache):
         say(_next(cache, args.out))
+
+
+def _tokenizer(args: argparse.Namespace, task: Task, sizes: InputSizes) -> Tokenizer:
+    """The one that is given, or learned."""
+    if args.tokenizer is None:
+        return vocabulary.learn(
+            task,
+            args.files,
+            vocab_size=args.vocab_size,
+            sizes=sizes,
+            whole_words=args.whole_words,
+        )
+    if args.whole_words:
+        raise ValueError(
+            "--whole_words is of a vocabulary to learn; give --vocab_size in place of "
+            "--tokenizer"
+        )
+    return open_tokenizer(args.tokenizer)
 
 
 def _next(cache: WindowCache, out: str) -> str:

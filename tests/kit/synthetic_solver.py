@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from etc_jax.tasks.synthetic import paths, schema
 
-_NAME = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"
+_NAME = r"(?:Mask\d\d|[A-Z][a-z]+(?: [A-Z][a-z]+)?)"
 _PRONOUN = r"[Hh]e|[Ss]he|[Tt]he (?:company|town|region)"
 _ANY = r".+"
 

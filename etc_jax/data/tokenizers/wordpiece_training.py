@@ -1,4 +1,4 @@
-"""Learning a lower-cased WordPiece vocabulary from texts.
+"""Learning a lower-cased WordPiece vocabulary from texts, of pieces or whole words.
 
 The special ids are those of the uncased BERT vocabulary that the official ETC models
 use: [PAD] = 0, [unused0] = 1 (global token of a sentence), [unused1] = 2 (global token
@@ -34,6 +34,7 @@ def train(
     *,
     vocab_size: int,
     min_char_count: int = 20,
+    special: Sequence[str] = (),
 ) -> WordPieceTokenizer:
     """Learns a vocabulary; the same texts give the same vocabulary, id for id.
 
@@ -41,6 +42,7 @@ def train(
       texts: training texts; they are read twice, so all are held in memory.
       vocab_size: ids wanted, special tokens included.
       min_char_count: characters seen less often become [UNK].
+      special: tokens after `SPECIAL_TOKENS`, which no text is tokenised into.
 
     Raises:
       ValueError: if the texts do not give that many pieces.
@@ -50,7 +52,7 @@ def train(
     # The trainer numbers the inner pieces ("##a") in the order of a hash map that is
     # seeded anew in each process, and breaks ties between joins by these numbers.
     # Named beforehand, as special tokens, they have fixed numbers.
-    fixed = [*SPECIAL_TOKENS, *(CONTINUES + c for c in chars)]
+    fixed = [*SPECIAL_TOKENS, *special, *(CONTINUES + c for c in chars)]
     if vocab_size <= len(fixed) + len(chars):
         raise ValueError(
             f"vocab_size {vocab_size} leaves no room for words: special tokens and "
@@ -75,6 +77,37 @@ def train(
             "lower vocab_size or give more text"
         )
     return WordPieceTokenizer(sorted(vocabulary, key=vocabulary.__getitem__))
+
+
+def frequent_words(
+    texts: Iterable[str], *, vocab_size: int, special: Sequence[str] = ()
+) -> WordPieceTokenizer:
+    """A vocabulary of the most frequent whole words; all others become [UNK].
+
+    Args:
+      texts: training texts, read once.
+      vocab_size: ids wanted, special tokens included.
+      special: as for `train`.
+
+    Raises:
+      ValueError: if the texts do not have that many words, or there is room for none.
+    """
+    cut = bert_tokenizer([UNKNOWN])
+    counts: collections.Counter[str] = collections.Counter()
+    for text in texts:
+        words = cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))
+        counts.update(word for word, _ in words)
+    fixed = [*SPECIAL_TOKENS, *special]
+    wanted = vocab_size - len(fixed)
+    if not 0 < wanted <= len(counts):
+        raise ValueError(
+            f"vocab_size is {vocab_size}; expected {len(fixed) + 1} to "
+            f"{len(fixed) + len(counts)}: {len(fixed)} special tokens, and the texts "
+            f"have {len(counts)} different words"
+        )
+    # Of equally frequent ones the first by the alphabet, whatever the order of texts.
+    words = sorted(counts, key=lambda word: (-counts[word], word))[:wanted]
+    return WordPieceTokenizer([*fixed, *words])
 
 
 def _frequent_chars(texts: Sequence[str], min_count: int) -> list[str]:

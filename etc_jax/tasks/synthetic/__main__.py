@@ -16,6 +16,9 @@ to learn but following names, with two relations, one wording each:
     etc-jax synthetic --task=wikihop --count=1000 --out=easy.json \\
       --through_candidates --kinds=person --facts=2 --contexts=9 \\
       --wordings=1 --pronouns=0
+
+With --texts the file has the documents of the same records alone, a JSON line each, to
+pre-train on with data.source=jsonl.
 """
 
 from __future__ import annotations
@@ -76,6 +79,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             add("--split", required=True, choices=maker.splits)
         else:
             add("--overwrite", action="store_true", help="if --out exists")
+        if maker.documents is not None:
+            add("--texts", action="store_true", help="documents alone, see above")
         group = parser.add_argument_group(f"items of {task}")
         options.add_flags(group, maker.sizes())
     args = parser.parse_args(argv)
@@ -100,6 +105,7 @@ def _write(args: argparse.Namespace) -> str:
     at_least(1).check(**{"--count": args.count})
     at_least(0).check(**{"--start": args.start})
     maker, out = args.maker, pathlib.Path(args.out)
+    texts = maker.documents is not None and args.texts
     if not maker.splits:
         check_out(out, overwrite=args.overwrite)
     sizes = maker.sizes(**options.from_flags(args, maker.sizes()))
@@ -109,9 +115,14 @@ def _write(args: argparse.Namespace) -> str:
         path = maker.write_split(out, records, split=args.split)
         size = ""
     else:
-        maker.write(path := out, records)
+        write = maker.write_texts if texts else maker.write
+        write(path := out, records)
         size = f", {path.stat().st_size / 2**20:.1f} MiB,"
-    wrote = f"wrote {args.count} records{size} to {path}"
+    wrote = f"wrote {args.count} {'texts' if texts else 'records'}{size} to {path}"
+    if texts:
+        data = (f"--config.data.paths=('{path}',)", "--config.data.source=jsonl")
+        config = "--config=quickstart"
+        return f"{wrote}\n{next_command('train', '--workdir=FOLDER', config, *data)}"
     folder = f"--out=prepared/{out.name.partition('.')[0]}"
     task = f"--task={maker.data_set or args.task}"
     words = (task, "--tokenizer=VOCABULARY", folder, str(path))

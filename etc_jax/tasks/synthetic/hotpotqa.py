@@ -31,9 +31,12 @@ class HotpotQaSizes(WorldSizes):
 
     Attributes:
       comparisons: share of comparisons among questions, half of them yes/no questions.
+      masked: all names but those in the question are `Mask<k>`, k changing with the
+        item.
     """
 
     comparisons: float = 0.2
+    masked: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -82,6 +85,11 @@ def _record(number: int, seed: int, sizes: HotpotQaSizes) -> dict[str, Any]:
 records = series(_record, HotpotQaSizes)
 
 
+def documents(record: dict[str, Any]) -> list[str]:
+    """The texts of a record's documents, without their titles."""
+    return ["".join(sentences) for _, sentences in record["context"]]
+
+
 def _context(document: WorldDocument) -> list:
     """Title and sentences; as in the release, all but the first begin with a space."""
     texts = [sentence.text for sentence in document.sentences]
@@ -96,9 +104,11 @@ def _written(
     return documents
 
 
-def _bridge(rng: random.Random, sizes: WorldSizes) -> _Item:
+def _bridge(rng: random.Random, sizes: HotpotQaSizes) -> _Item:
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
+    if sizes.masked:
+        worlds.mask_names(rng, world, chain[0])
     question = telling.question_along(rng, sizes, path, chain[0])
     answer = chain[-1] if isinstance(chain[-1], str) else chain[-1].name
     return _Item(
@@ -130,10 +140,12 @@ def _world_of_pair(
     return world, *rng.sample(world.documented[kind], 2)
 
 
-def _which_first(rng: random.Random, sizes: WorldSizes) -> _Item:
+def _which_first(rng: random.Random, sizes: HotpotQaSizes) -> _Item:
     kind = rng.choice(sizes.kinds)
     (pair,) = (pair for pair in PAIRS[kind] if pair[0].target == YEAR)
     world, x, y = _world_of_pair(rng, sizes, pair)
+    if sizes.masked:
+        worlds.mask_names(rng, world, x, y)
     asked = rng.choice(pair)
     order = rng.choice(sorted(_ORDERS))
     frames = (
@@ -159,7 +171,7 @@ def _which_first(rng: random.Random, sizes: WorldSizes) -> _Item:
     )
 
 
-def _yes_or_no(rng: random.Random, sizes: WorldSizes) -> _Item:
+def _yes_or_no(rng: random.Random, sizes: HotpotQaSizes) -> _Item:
     """Whether two entities share a value. They share one: of the relation or its twin.
 
     So the names in the two documents say nothing of the answer.
@@ -176,6 +188,8 @@ def _yes_or_no(rng: random.Random, sizes: WorldSizes) -> _Item:
         # Three: the shared one, and those that they do not share.
         if len(values) == 3 and world.facts[shared][y] is not y:
             break
+    if sizes.masked:
+        worlds.mask_names(rng, world, x, y)
     question = asked.same.format(x=x.name, y=y.name)
     answer = "yes" if is_yes else "no"
     return _Item(
@@ -188,4 +202,6 @@ def _yes_or_no(rng: random.Random, sizes: WorldSizes) -> _Item:
     )
 
 
-MAKER = registry.register("invented_items", "hotpotqa")(Maker(records, HotpotQaSizes))
+MAKER = registry.register("invented_items", "hotpotqa")(
+    Maker(records, HotpotQaSizes, documents=documents)
+)

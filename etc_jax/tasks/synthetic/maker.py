@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from etc_jax.base.whole_files import whole_text
@@ -29,6 +29,8 @@ class Maker:
       write_split: (folder, records, split=) -> what was written, of such a release;
         a file or folder that is there is not replaced.
       data_set: that has such records; None: the one of the same name.
+      documents: record -> the texts that it is about, to pre-train on; None: its maker
+        does not give them.
     """
 
     records: Callable[..., Iterable[Any]]
@@ -39,11 +41,23 @@ class Maker:
     splits: tuple[str, ...] = ()
     write_split: Callable[..., pathlib.Path] | None = None
     data_set: str | None = None
+    documents: Callable[[Any], Sequence[str]] | None = None
 
     def write(self, path: str | os.PathLike, records: Iterable[dict[str, Any]]) -> None:
         """Writes a file of records; see `write_records`."""
         how = {"lines": self.lines, "around": self.around, "key": self.key}
         write_records(path, records, **how)
+
+    def write_texts(
+        self, path: str | os.PathLike, records: Iterable[dict[str, Any]]
+    ) -> None:
+        """Writes what `data.source=jsonl` reads: a record's documents as one text.
+
+        Questions and answers are left out: how such texts go on is learnt, no task.
+        """
+        # A blank line between paragraphs.
+        texts = ("\n\n".join(self.documents(record)) for record in records)
+        write_records(path, ({"text": text} for text in texts), lines=True)
 
 
 def series(

@@ -49,6 +49,9 @@ class NaturalQuestionsSizes(WorldSizes):
         see an answer where there is none.
       apart: words that tell nothing between a document's first sentence, which always
         names its entity, and its facts.
+      blocks: how documents are written: P, Table, Ul.
+      masked: all names but those in the question are `Mask<k>`, k changing with the
+        item.
     """
 
     hops: tuple[int, int] = (1, 2)
@@ -57,6 +60,8 @@ class NaturalQuestionsSizes(WorldSizes):
     long_only: float = 0.1
     annotators: int = 1
     apart: int = 0
+    blocks: tuple[str, ...] = tuple(BLOCKS)
+    masked: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -68,6 +73,10 @@ class NaturalQuestionsSizes(WorldSizes):
             )
         at_least(1).check(annotators=self.annotators)
         at_least(0).check(apart=self.apart)
+        if not self.blocks or not {*self.blocks} <= {*BLOCKS}:
+            raise ValueError(
+                f"blocks must be some of {', '.join(BLOCKS)}, got {self.blocks}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +105,7 @@ def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, A
     name = f"natural questions {seed} {number}"
     rng = random.Random(name)
     item = _item(rng, sizes)
-    page = _Page(rng)
+    page = _Page(rng, sizes.blocks)
     for block in item.blocks:
         page.add(block)
     long = short = None
@@ -121,6 +130,19 @@ def _record(number: int, seed: int, sizes: NaturalQuestionsSizes) -> dict[str, A
 records = series(_record, NaturalQuestionsSizes)
 
 
+def documents(record: dict[str, Any]) -> list[str]:
+    """The words of each block that is a candidate at the top level, without tags."""
+    tokens = record["document_tokens"]
+    blocks = [
+        tokens[candidate["start_token"] : candidate["end_token"]]
+        for candidate in record["long_answer_candidates"]
+        if candidate["top_level"]
+    ]
+    return [
+        " ".join(x["token"] for x in block if not x["html_token"]) for block in blocks
+    ]
+
+
 # --- questions ------------------------------------------------------------------------
 
 
@@ -137,6 +159,8 @@ def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -
     """What some steps lead to; without an answer, the last step is not stated."""
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
+    if sizes.masked:
+        worlds.mask_names(rng, world, chain[0])
     question = telling.question_along(rng, sizes, path, chain[0])
     documents = telling.write_documents(rng, sizes, world)
     source = next(d for d in documents if d.entity is chain[-2])
@@ -152,6 +176,8 @@ def _value(rng: random.Random, sizes: NaturalQuestionsSizes, *, is_null: bool) -
 def _about(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
     path = paths.random_path(rng, sizes, end_in_year=True)
     world, chain = worlds.world_with_chain(rng, sizes, path)
+    if sizes.masked:
+        worlds.mask_names(rng, world, chain[0])
     documents = telling.write_documents(rng, sizes, world)
     question = telling.wording(rng, sizes, ABOUT).format(chain[0].name)
     return _Item(question, _padded(rng, sizes, world, documents), chain[0])
@@ -174,6 +200,8 @@ def _yes_or_no(rng: random.Random, sizes: NaturalQuestionsSizes) -> _Item:
         # Three: the shared one, and those that they do not share.
         if len(values) == 3 and world.facts[shared][y] is not y:
             break
+    if sizes.masked:
+        worlds.mask_names(rng, world, x, y)
     documents = telling.write_documents(rng, sizes, world)
     question = asked.same.format(x=x.name, y=y.name)
     blocks = _padded(rng, sizes, world, documents, together=(x, y))
@@ -230,8 +258,9 @@ def _drawn_annotations(
 class _Page:
     """An article that grows block by block."""
 
-    def __init__(self, rng: random.Random):
+    def __init__(self, rng: random.Random, kinds: Sequence[str]):
         self._rng = rng
+        self._kinds = sorted(kinds)
         self._words: list[str] = []
         self._bytes: list[Span] = []
         self._candidates: list[tuple[Span, bool]] = []
@@ -251,7 +280,7 @@ class _Page:
         """A block of documents, sometimes under a heading, which is no candidate."""
         if self._rng.random() < 0.3:
             self._say("<H2>", self._rng.choice(names.GOODS), "</H2>")
-        kind = self._rng.choice(sorted(BLOCKS))
+        kind = self._rng.choice(self._kinds)
         start, _ = self._say(f"<{kind}>")
         number = len(self._candidates)
         for document in documents:
@@ -331,5 +360,5 @@ class _Page:
 
 
 MAKER = registry.register("invented_items", "natural_questions")(
-    Maker(records, NaturalQuestionsSizes, lines=True)
+    Maker(records, NaturalQuestionsSizes, lines=True, documents=documents)
 )

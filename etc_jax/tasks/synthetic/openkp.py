@@ -116,6 +116,11 @@ def _page(number: int, seed: int, sizes: OpenkpSizes) -> dict[str, Any]:
 records = series(_page, OpenkpSizes)
 
 
+def documents(record: dict[str, Any]) -> list[str]:
+    """The text of the page."""
+    return [record["text"]]
+
+
 def _spaced(text: str) -> str:
     """Marks as words of their own, as in the official files."""
     return " ".join(_MARK.sub(r" \1 ", text).split())
@@ -154,5 +159,5 @@ def _feature(rng: random.Random, look: ElementLook) -> list[float]:
 
 
 MAKER = registry.register("invented_items", "openkp")(
-    Maker(records, OpenkpSizes, lines=True)
+    Maker(records, OpenkpSizes, lines=True, documents=documents)
 )

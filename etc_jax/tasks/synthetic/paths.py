@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from etc_jax.tasks.synthetic.schema import BY_NAME, KINDS, PAIRS, YEAR, Relation
 from etc_jax.tasks.synthetic.worlds import WorldSizes
 
+# Of a way that ends in what is asked for: a few are enough where there is one.
+_TRIES = 10_000
+
 
 def random_path(
     rng: random.Random, sizes: WorldSizes, *, end_in_year: bool, one_kind: bool = False
@@ -16,10 +19,27 @@ def random_path(
 
     Args:
       rng: where draws come from.
-      sizes: say how many there are, and which kinds have documents.
+      sizes: say how many there are, which kinds have documents, and what is asked for.
       end_in_year: whether the last may lead to a year.
       one_kind: whether all lead from entities of one kind to the same kind.
+
+    Raises:
+      ValueError: if no way ends in what is asked for.
     """
+    for _ in range(_TRIES):
+        path = _any_path(rng, sizes, end_in_year=end_in_year, one_kind=one_kind)
+        if not sizes.asks or path[-1].name in sizes.asks:
+            return path
+    raise ValueError(
+        f"no way of {sizes.hops[0]} to {sizes.hops[1]} steps over documents of kinds "
+        f"{', '.join(sizes.kinds)} ends in asks = {', '.join(sizes.asks)}; name other "
+        "kinds, or ask for other relations"
+    )
+
+
+def _any_path(
+    rng: random.Random, sizes: WorldSizes, *, end_in_year: bool, one_kind: bool
+) -> tuple[Relation, ...]:
     kind = rng.choice(sizes.kinds)
     steps = rng.randint(*sizes.hops)
     path: list[Relation] = []

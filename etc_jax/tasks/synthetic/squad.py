@@ -64,26 +64,73 @@ class SquadSizes:
 
 
 def _article(number: int, seed: int, sizes: SquadSizes) -> dict[str, Any]:
-    things, names = sorted(THINGS)[: sizes.things], _NAMES[: sizes.name_pool]
     rng = random.Random(f"squad {seed} {number}")
-    name = " ".join(rng.sample(names, sizes.name_words))
-    told = rng.sample(things, sizes.facts)
-    context, asked = "", []
+    article = draw(rng, sizes)
+    asked = [
+        {
+            "question": question_of(thing, article.name),
+            "answers": [{"text": value, "answer_start": article.start_of(thing)}],
+        }
+        for thing, value in article.told.items()
+    ]
+    untold = sorted({*_things(sizes)} - {*article.told})
+    asked += [
+        {
+            "question": question_of(thing, article.name),
+            "answers": [],
+            "is_impossible": True,
+        }
+        for thing in rng.sample(untold, sizes.unanswerable)
+    ]
+    asked = [{"id": f"squad-{seed}-{number}-{i}", **x} for i, x in enumerate(asked)]
+    paragraph = {"context": article.text, "qas": asked}
+    return {"title": article.name, "paragraphs": [paragraph]}
 
-    def ask(thing: str, **fields: Any) -> None:
-        question = f"what is the {thing} of {name} ?"
-        key = f"squad-{seed}-{number}-{len(asked)}"
-        asked.append({"id": key, "question": question, **fields})
 
-    for thing in told:
-        value = rng.choice(THINGS[thing].split())
-        before = f"the {thing} of {name} is "
-        ask(thing, answers=[{"text": value, "answer_start": len(context + before)}])
-        context += f"{before}{value} . "
-    for thing in rng.sample(sorted({*things} - {*told}), sizes.unanswerable):
-        ask(thing, answers=[], is_impossible=True)
-    paragraph = {"context": context.rstrip(), "qas": asked}
-    return {"title": name, "paragraphs": [paragraph]}
+@dataclasses.dataclass(frozen=True)
+class Article:
+    """What is told of a name.
+
+    Attributes:
+      name: of common words.
+      told: thing -> what it is, in the order of the text.
+    """
+
+    name: str
+    told: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """A sentence for each thing, all of them of one form."""
+        return " ".join(self._statements.values())
+
+    def start_of(self, thing: str) -> int:
+        """The first character of what a thing is, in the text."""
+        whole = self._statements[thing]
+        return self.text.index(whole) + whole.index(f"{self.told[thing]} .")
+
+    @property
+    def _statements(self) -> dict[str, str]:
+        return {
+            thing: f"the {thing} of {self.name} is {value} ."
+            for thing, value in self.told.items()
+        }
+
+
+def draw(rng: random.Random, sizes: SquadSizes) -> Article:
+    """An article of some name."""
+    name = " ".join(rng.sample(_NAMES[: sizes.name_pool], sizes.name_words))
+    told = rng.sample(_things(sizes), sizes.facts)
+    return Article(name, {thing: rng.choice(THINGS[thing].split()) for thing in told})
+
+
+def question_of(thing: str, name: str) -> str:
+    """It has one answer."""
+    return f"what is the {thing} of {name} ?"
+
+
+def _things(sizes: SquadSizes) -> list[str]:
+    return sorted(THINGS)[: sizes.things]
 
 
 records = series(_article, SquadSizes)

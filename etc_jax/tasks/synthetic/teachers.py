@@ -4,15 +4,13 @@ Four documents of one form say who taught a person and who is the person's rival
 names are masks, `Mask<k>`, drawn anew for each item from a hundred, so that there is
 nothing to remember. Only the person who is asked about has a name. A candidate is to be
 chosen; a model that knows which words are mentions of which candidate learns this
-in minutes (`benchmarks structure_ablation`).
+in minutes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,9 +19,6 @@ from etc_jax.tasks.synthetic import wikihop
 from etc_jax.tasks.synthetic.maker import Maker
 from etc_jax.tasks.synthetic.wikihop import WikiHopSizes
 
-# If the rival is asked for too, small models give rival and teacher the same
-# probability for longer than such runs last.
-_QUERY = "teacher "
 _MASK = re.compile(r"___MASK(\d+)___")
 
 
@@ -37,6 +32,9 @@ class TeachersSizes(WikiHopSizes):
     pronouns: float = 0.0
     wordings: int = 1
     kinds: tuple[str, ...] = ("person",)
+    # If the rival is asked for too, small models give rival and teacher the same
+    # probability for longer than such runs last.
+    asks: tuple[str, ...] = ("teacher",)
     candidates: int = 4
     through_candidates: bool = True
     masked: bool = True
@@ -46,9 +44,8 @@ def records(
     count: int, *, seed: int, sizes: TeachersSizes | None = None, start: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Yields records `start .. start + count - 1` of an endless series."""
-    every = wikihop.records(sys.maxsize, seed=seed, sizes=sizes or TeachersSizes())
-    asked = (record for record in every if record["query"].startswith(_QUERY))
-    for record in itertools.islice(asked, start, start + count):
+    sizes = sizes or TeachersSizes()
+    for record in wikihop.records(count, seed=seed, sizes=sizes, start=start):
         yield {name: _one_word(value) for name, value in record.items()}
 
 
@@ -60,5 +57,5 @@ def _one_word(value: str | list[str]) -> str | list[str]:
 
 
 MAKER = registry.register("invented_items", "teachers")(
-    Maker(records, TeachersSizes, data_set="wikihop")
+    Maker(records, TeachersSizes, data_set="wikihop", documents=wikihop.documents)
 )

@@ -18,8 +18,6 @@ from etc_jax.tasks.synthetic.maker import Maker, series
 from etc_jax.tasks.synthetic.telling import WorldDocument
 from etc_jax.tasks.synthetic.worlds import Entity, WorldSizes
 
-_MASKS = 100  # numbers that a mask may have
-
 
 @dataclasses.dataclass(frozen=True)
 class WikiHopSizes(WorldSizes):
@@ -40,10 +38,10 @@ class WikiHopSizes(WorldSizes):
         super().__post_init__()
         # Entities on the way must differ, and so must their decoys.
         least = 2 + self.hops[1]
-        if not least <= self.candidates <= _MASKS:
+        if not least <= self.candidates <= worlds.MASKS:
             raise ValueError(
-                f"candidates must be {least} to {_MASKS} for {self.hops[1]} hops, got "
-                f"{self.candidates}"
+                f"candidates must be {least} to {worlds.MASKS} for {self.hops[1]} "
+                f"hops, got {self.candidates}"
             )
         if len(self.kinds) == 1 and self.contexts > self.candidates + 1:
             raise ValueError(
@@ -79,6 +77,11 @@ def _record(number: int, seed: int, sizes: WikiHopSizes) -> dict[str, Any]:
 records = series(_record, WikiHopSizes)
 
 
+def documents(record: dict[str, Any]) -> list[str]:
+    """The texts of a record's documents."""
+    return record["supports"]
+
+
 def _support(document: WorldDocument) -> str:
     return " ".join(sentence.text for sentence in document.sentences)
 
@@ -94,7 +97,7 @@ def _mention_all(
 
 
 def _masked(rng: random.Random, record: dict[str, Any]) -> dict[str, Any]:
-    numbers = rng.sample(range(_MASKS), len(record["candidates"]))
+    numbers = rng.sample(range(worlds.MASKS), len(record["candidates"]))
     masks = {
         name: f"___MASK{number}___"
         for name, number in zip(record["candidates"], numbers, strict=True)
@@ -111,4 +114,6 @@ def _masked(rng: random.Random, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-MAKER = registry.register("invented_items", "wikihop")(Maker(records, WikiHopSizes))
+MAKER = registry.register("invented_items", "wikihop")(
+    Maker(records, WikiHopSizes, documents=documents)
+)

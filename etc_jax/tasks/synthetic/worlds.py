@@ -8,7 +8,14 @@ import random
 from collections.abc import Mapping, Sequence
 
 from etc_jax.tasks.synthetic import names
-from etc_jax.tasks.synthetic.schema import KINDS, PAIRS, YEAR, Relation, twin
+from etc_jax.tasks.synthetic.schema import (
+    BY_NAME,
+    KINDS,
+    PAIRS,
+    YEAR,
+    Relation,
+    twin,
+)
 
 _YEARS = range(1400, 2000)
 # Facts come in pairs of twins, and a document tells a pair of its kind once.
@@ -17,6 +24,8 @@ MOST_HOPS = 6
 MOST_CONTEXTS = len(_YEARS) // 2  # each has two years of its own
 # Values that an answer is one of, at least.
 LEAST_ANSWERS = 5
+# Numbers that a mask may have.
+MASKS = 100
 # With fewer, an entity may not find two others of its kind.
 _LEAST_ENTITIES = 3
 
@@ -49,6 +58,8 @@ class WorldSizes:
       pronouns: share of sentences whose subject is "she" or "the town" and not named.
       wordings: ways to say the same that are used, of those that the schema has.
       kinds: of entities that have documents; fewer are fewer relations to know.
+      asks: relations, of which a question that follows some asks for one in the end;
+        (): any.
       names: words to name entities with, such as those that a vocabulary has whole;
         (): names are invented.
     """
@@ -60,6 +71,7 @@ class WorldSizes:
     pronouns: float = 0.5
     wordings: int = 4
     kinds: tuple[str, ...] = KINDS
+    asks: tuple[str, ...] = ()
     names: tuple[str, ...] = dataclasses.field(
         default=(), metadata={"read": words_of, "metavar": "FILE"}
     )
@@ -82,6 +94,7 @@ class WorldSizes:
                 ("pronouns", 0 <= self.pronouns <= 1, "0 to 1"),
                 ("wordings", self.wordings >= 1, "at least 1"),
                 ("kinds", _is_selection(self.kinds), f"some of {', '.join(KINDS)}"),
+                ("asks", {*self.asks} <= {*BY_NAME}, f"some of {', '.join(BY_NAME)}"),
                 ("names", all(map(str.isalpha, self.names)), "single words of letters"),
             )
             if not right
@@ -220,6 +233,32 @@ def world_with_chain(
         world = make_world(rng, sizes, path, documents=documents, least=least)
         if chain := _lay_chain(rng, world, path):
             return world, chain
+
+
+def mask_names(rng: random.Random, world: World, *named: Entity | str) -> None:
+    """Calls every entity `Mask<k>`, of two digits, but those that a question names.
+
+    So there is no name to remember, and what a question names is in no vocabulary of
+    frequent words.
+
+    Args:
+      rng: where draws come from.
+      world: whose entities get other names, before documents tell of them.
+      *named: those that keep theirs.
+
+    Raises:
+      ValueError: if there are more entities than masks.
+    """
+    every = [entity for group in world.entities.values() for entity in group]
+    hidden = [entity for entity in every if entity not in named]
+    if len(hidden) > MASKS:
+        raise ValueError(
+            f"an item has {len(hidden)} names to mask, and there are {MASKS} masks; "
+            "lower contexts, or leave masked out"
+        )
+    numbers = rng.sample(range(MASKS), len(hidden))
+    for entity, number in zip(hidden, numbers, strict=True):
+        entity.name = f"Mask{number:02}"
 
 
 def _lay_chain(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from etc_jax.data.tokenizers import tokenizer
+from etc_jax.data.tokenizers.wordpiece_training import frequent_words
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog, again and again.",
@@ -87,3 +88,31 @@ def test_sizes_out_of_reach_are_errors():
         tokenizer.train(TEXTS, vocab_size=120)
     with pytest.raises(ValueError, match="lower vocab_size"):
         tokenizer.train(TEXTS, vocab_size=30_000)
+
+
+# --- whole words ----------------------------------------------------------------------
+
+
+def test_the_most_frequent_words_are_whole_and_others_unknown():
+    texts = ["The fox, the Fox.", "the caf\u00e9: fox!", "the quick one"]
+    made = frequent_words(texts, vocab_size=104 + 3, special=["[unused102]"])
+    # "the" four times, "fox" three times; all others once.
+    assert made.pieces(range(104, 107)) == ["[unused102]", "the", "fox"]
+    [(ids, _)] = made.encode_batch(["The quick FOX"])
+    assert ids.tolist() == [105, 100, 106]
+    # Of equally frequent words the first by the alphabet, accents left out.
+    more = frequent_words(reversed(texts), vocab_size=104 + 5)
+    assert more.pieces([104, 105]) == ["the", "fox"]
+    assert more.pieces(range(106, 109)) == ["!", ",", "."]
+
+
+@pytest.mark.parametrize("size", [104, 109])
+def test_more_words_than_there_are_are_refused(size):
+    with pytest.raises(ValueError, match=f"{size}; expected 105 to 108: 104 special"):
+        frequent_words(["one two one", "three, one"], vocab_size=size)
+
+
+def test_further_special_tokens_stand_after_those_of_bert():
+    made = tokenizer.train(TEXTS, vocab_size=SIZE, special=["[unused102]"])
+    assert made.pieces([103, 104]) == ["[MASK]", "[unused102]"]
+    assert made.vocab_size == SIZE and made.token_ids.regular_ids == (105, SIZE)

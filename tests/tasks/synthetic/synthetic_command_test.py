@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
+from etc_jax.base import registry
+from etc_jax.data.text.sources import read_documents
 from etc_jax.tasks.synthetic import (
     hotpotqa,
     natural_questions,
@@ -87,6 +90,33 @@ def test_pages_are_lines(tmp_path):
     assert lines_of((tmp_path / "k.jsonl").read_bytes()) == want
 
 
+def texts_of(record) -> list[str]:
+    """What stands between question and answer, read off the fields of the release."""
+    if "supports" in record:
+        return record["supports"]
+    if "context" in record:
+        return ["".join(sentences) for _, sentences in record["context"]]
+    if "document_html" in record:
+        parts = re.findall(
+            r"<(P|Table|Ul)> (.*?) </\1>", record["document_html"], flags=re.DOTALL
+        )
+        return [" ".join(re.sub(r"<.*?>", "", text).split()) for _, text in parts]
+    return [record["text"]]
+
+
+@pytest.mark.parametrize(
+    "task", ["wikihop", "teachers", "hotpotqa", "natural_questions", "openkp"]
+)
+def test_documents_alone_are_texts_to_train_on(tmp_path, task):
+    out = tmp_path / "texts.jsonl"
+    assert run(task, out, "--texts") == 0
+    maker = registry.lookup("invented_items", task)
+    want = [texts_of(record) for record in maker.records(7, seed=3)]
+    # A document a record, and its texts are paragraphs.
+    source = list(read_documents([str(out)], format="jsonl"))
+    assert [list(document.paragraphs) for document in source] == want
+
+
 def test_a_file_that_exists_is_kept_unless_said(tmp_path, capsys):
     out = tmp_path / "h.json"
     out.write_text("mine")
@@ -124,14 +154,15 @@ def test_bad_arguments_are_named(tmp_path, capsys, task, more, message):
     [
         ("--hops=2-x", "must be like 2 or 2-3, got '2-x'"),
         ("--count=many", "invalid int value"),
-        ("--masked", "there is no flag --masked; see etc-jax synthetic --help"),
+        ("--annotators", "there is no flag --annotators; see etc-jax synthetic --help"),
         ("--contxts=4", "there is no flag --contxts; did you mean '--contexts'?"),
         ("--split=train", "there is no flag --split"),
+        ("--task=multiple_choice --texts", "there is no flag --texts"),
     ],
 )
 def test_arguments_of_a_wrong_form_are_named(tmp_path, capsys, more, message):
     with pytest.raises(SystemExit) as stop:
-        run("hotpotqa", tmp_path / "x.json", more)
+        run("hotpotqa", tmp_path / "x.json", *more.split())
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 

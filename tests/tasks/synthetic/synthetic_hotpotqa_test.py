@@ -186,3 +186,37 @@ def test_items_of_any_sizes_are_answerable(
     (item,) = records(1, seed=seed, sizes=sizes)
     assert len(item["context"]) == sizes.contexts
     assert answer_hotpotqa(item) == (item["answer"], item["supporting_facts"])
+
+
+def test_masks_are_all_names_but_those_of_the_question():
+    sizes = HotpotQaSizes(masked=True, comparisons=0.5)
+    items, drawn = list(records(100, seed=2, sizes=sizes)), set()
+    for item in items:
+        assert "Mask" not in item["question"]
+        titles = {title for title, _ in item["context"]}
+        named = {title for title in titles if not title.startswith("Mask")}
+        assert len(named) <= 2 and all(name in item["question"] for name in named)
+        drawn.add(min(titles - named))
+    assert len(drawn) > 5  # other ones in each item
+    solved = {item["_id"]: answer_hotpotqa(item) for item in items}
+    got = score(items, lambda r: solved[r["_id"]][0], lambda r: solved[r["_id"]][1])
+    assert set(got.values()) == {1.0}
+
+
+def test_more_names_than_masks_are_refused():
+    with pytest.raises(ValueError, match="names to mask, and there are 100 masks"):
+        list(records(1, seed=0, sizes=HotpotQaSizes(contexts=300, masked=True)))
+
+
+def test_what_is_asked_for_can_be_chosen():
+    sizes = HotpotQaSizes(asks=("teacher", "home"), comparisons=0.0, wordings=1)
+    items = list(records(60, seed=1, sizes=sizes))
+    first = collections.Counter(" ".join(x["question"].split()[:2]) for x in items)
+    assert set(first) == {"Who taught", "In which"} and min(first.values()) > 10
+    assert all(answer_hotpotqa(item)[0] == item["answer"] for item in items)
+
+
+def test_what_no_way_ends_in_is_named():
+    sizes = HotpotQaSizes(kinds=("person",), asks=("mayor",), comparisons=0.0)
+    with pytest.raises(ValueError, match="kinds person ends in asks = mayor"):
+        list(records(1, seed=0, sizes=sizes))

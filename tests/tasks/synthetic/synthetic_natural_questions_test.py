@@ -207,3 +207,14 @@ def test_the_upper_bound_of_long_articles_is_100(sizes):
         predictions[record.id] = pool(summarise(gold_outputs(windows), windows))
     got = scoring.score([official_gold(r) for r in made], official(predictions))
     assert got.metrics[scoring.AVERAGE_F1] == 1.0
+
+
+def test_masks_and_kinds_of_blocks_can_be_chosen():
+    sizes = dataclasses.replace(MIXED, masked=True, blocks=("P", "Ul"))
+    items = list(records(60, seed=4, sizes=sizes))
+    for item in items:
+        question, text = item["question_text"], item["document_html"]
+        assert "Mask" in text and "Mask" not in question
+        assert "<Table>" not in text
+        assert solve(item) == gold(item)
+    assert any("<Ul>" in item["document_html"] for item in items)
