@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import select
+import shlex
 import sys
 import tempfile
 import warnings
@@ -32,7 +33,7 @@ class ArgumentParser(argparse.ArgumentParser):
     What is wrong is said in one line, with exit code 2; a flag that does not exist with
     the name of the nearest one. Every argument with a value has choices or a type: that
     of a path is one of `local_paths`, so that no output destroys an input; that of a
-    text is `str`.
+    text is `str`. What was given stands in `args.command_line`, as a shell takes it.
 
     Args:
       prog: the command, which stands before its errors.
@@ -82,7 +83,9 @@ class ArgumentParser(argparse.ArgumentParser):
         """Like that of argparse."""
         argv = sys.argv[1:] if args is None else list(args)
         self._refuse_unknown(argv)
-        return super().parse_args(argv, namespace)
+        args = super().parse_args(argv, namespace)
+        args.command_line = shlex.join([*self.prog.split(), *argv])
+        return args
 
     def parse_known_args(self, args=None, namespace=None):
         """Like that of argparse."""

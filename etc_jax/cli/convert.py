@@ -63,8 +63,10 @@
 
 The folder holds model.json, params.safetensors and report.json, which says what every
 array was made of, what is new and what was left over; also tokenizer.json, if there was
-a vocabulary; of --to_hf, config.json and model.safetensors. It appears whole or not at
-all.
+a vocabulary; of --to_hf, config.json and model.safetensors. README.md is a model card
+as the Hub of Hugging Face reads it: sizes, origin, training, evaluations and licence,
+as far as they are known. One that you have written or changed stays. The folder appears
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -99,7 +101,8 @@ class _Mode(NamedTuple):
 
 
 def _export(args: argparse.Namespace) -> str:
-    return export_run(args.export, args.out, step=args.step, overwrite=args.overwrite)
+    options = {"step": args.step, "overwrite": args.overwrite}
+    return export_run(args.export, args.out, by=args.command_line, **options)
 
 
 _LIFTING = (*sources.LIFT_OPTIONS, "special", "seed")

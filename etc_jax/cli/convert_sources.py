@@ -30,8 +30,10 @@ from etc_jax.conversion.formats.config_file import read_config_file
 from etc_jax.conversion.formats.tf_checkpoint import TfCheckpoint
 from etc_jax.data.tokenizers import fairseq as fairseq_vocabulary
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
-from etc_jax.loading import model_source
+from etc_jax.loading import model_card, model_source
 from etc_jax.loading.companions import Companions
+from etc_jax.loading.model_card import Origin
+from etc_jax.loading.model_source import ModelSource
 from etc_jax.models.bart import fairseq as fairseq_bart
 from etc_jax.models.etc import bert_source, head_weights as etc_heads
 from etc_jax.models.etc.config import EtcConfig
@@ -80,7 +82,8 @@ def official(args: argparse.Namespace) -> str:
         "left_out": list(report.missing),
         "left_over": list(report.unused),
     }
-    native.save(args.out, params, config, about, overwrite=args.overwrite)
+    files = _card(args, args.official, params, config)
+    native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     parts = "the encoder" if args.head is None else f"encoder and {args.head} head"
     lines = [f"{len(report.loaded)} arrays of {parts}"]
     for title, names in (
@@ -149,6 +152,7 @@ def lifted(args: argparse.Namespace) -> str:
         **report.as_dict(),
     }
     files = Companions(tokenizer).native_files(config)
+    files |= _card(args, args.lift, params, config)
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return "\n".join(
         [report.text(), tokenizer_note(tokenizer), *_changed(asked, config)]
@@ -189,7 +193,7 @@ def hf(args: argparse.Namespace) -> str:
     params, config, report = hugging_face.read(source.place.path)
     tokenizer = kept_tokenizer(args, lambda: source.tokenizer)
     companions, notes = companions_of(source, tokenizer)
-    message = _save(args, "hf", params, config, report, companions)
+    message = _save(args, "hf", params, config, report, companions, source=source)
     return "\n".join([message, tokenizer_note(tokenizer), *notes])
 
 
@@ -200,6 +204,10 @@ def to_hf(args: argparse.Namespace) -> str:
     companions, notes = companions_of(source, tokenizer)
     with may_be_left_out():
         files = companions.hugging_face_files(config)
+    origin = Origin(args.to_hf, args.command_line, source, is_source=True)
+    files |= model_card.files_of(
+        args.out, source.params, config, origin, for_transformers=True
+    )
     count = hugging_face.save(
         args.out, source.params, config, files=files, labels=companions.labels
     )
@@ -326,14 +334,29 @@ def _save(
     config,
     report: Report,
     companions: Companions = _NOTHING,
+    source: ModelSource | None = None,
     **more: Any,
 ) -> str:
     """Saves a model that was imported whole; the report of it."""
     loaded = {path: list(names) for path, names in report.loaded.items()}
-    about = {"made_from": {mode: str(getattr(args, mode))}, "loaded": loaded, **more}
+    name = str(getattr(args, mode))
+    about = {"made_from": {mode: name}, "loaded": loaded, **more}
     files = companions.native_files(config)
+    files |= _card(args, name, params, config, source)
     native.save(args.out, params, config, about, files=files, overwrite=args.overwrite)
     return f"{len(loaded)} arrays of {type(config).__name__}"
+
+
+def _card(
+    args: argparse.Namespace,
+    name: str,
+    params,
+    config,
+    source: ModelSource | None = None,
+) -> dict[str, bytes]:
+    """The card of a model that was made of what the user named."""
+    origin = Origin(str(name), args.command_line, source)
+    return model_card.files_of(args.out, params, config, origin)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -46,6 +46,8 @@ from etc_jax.cli.model_commands import (
 )
 from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import native
+from etc_jax.loading import model_card
+from etc_jax.loading.model_card import Origin
 from etc_jax.loading.model_source import ModelSource
 from etc_jax.models import family as families
 from etc_jax.models.extension import Extended, Extension, extend, targets
@@ -138,9 +140,11 @@ def run(args: argparse.Namespace) -> str:
     length = asked.max_length or _length(extended)
     companions, notes = companions_of(source, tokenizer, max_length=length)
     written = args.out, extended.params, extended.config
+    origin = Origin(args.source, args.command_line, source)
+    card = model_card.files_of(*written, origin, for_transformers=is_hf)
     if is_hf:
         with may_be_left_out():
-            files = companions.hugging_face_files(extended.config, length)
+            files = companions.hugging_face_files(extended.config, length) | card
         hugging_face.save(*written, files=files, labels=companions.labels)
     else:
         about = {
@@ -149,7 +153,7 @@ def run(args: argparse.Namespace) -> str:
             "largest_difference": extended.difference,
             "left_behind": list(extended.left_behind),
         }
-        files = companions.native_files(extended.config)
+        files = companions.native_files(extended.config) | card
         native.save(*written, about, files=files, overwrite=args.overwrite)
     report = _report(source.config, extended, length)
     return "\n".join([report, tokenizer_note(tokenizer), *notes])

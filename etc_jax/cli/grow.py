@@ -37,6 +37,8 @@ from etc_jax.cli.model_commands import (
 from etc_jax.conversion.formats import native
 from etc_jax.data.text.denoised import next_sentinels
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, grown
+from etc_jax.loading import model_card
+from etc_jax.loading.model_card import Origin
 from etc_jax.loading.model_source import ModelSource
 from etc_jax.models.grow import grow
 
@@ -78,14 +80,11 @@ def run(args: argparse.Namespace) -> str:
         "seed": args.seed,
         "largest_difference": grown.difference,
     }
-    native.save(
-        args.out,
-        grown.params,
-        grown.config,
-        about,
-        files=companions.native_files(grown.config),
-        overwrite=args.overwrite,
-    )
+    written = args.out, grown.params, grown.config
+    origin = Origin(args.source, args.command_line, source)
+    files = companions.native_files(grown.config)
+    files |= model_card.files_of(*written, origin)
+    native.save(*written, about, files=files, overwrite=args.overwrite)
     new = list(added)[len(source.tokenizer.added_ids) :]
     told = ", ".join(f"{token} {added[token]}" for token in new)
     lines = (

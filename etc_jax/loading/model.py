@@ -28,9 +28,10 @@ from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.datasets.lengths import Lengths
 from etc_jax.datasets.pairs import Pair
 from etc_jax.generation.writer import Writer, readable
-from etc_jax.loading import pooling as pooling_lib
+from etc_jax.loading import model_card, pooling as pooling_lib
 from etc_jax.loading.batches import Group, groups, new_shapes_first
 from etc_jax.loading.companions import Companions
+from etc_jax.loading.model_card import Origin
 from etc_jax.loading.model_source import ModelSource, generation_files
 from etc_jax.loading.text_encoder import Batch, Input, TextEncoder, text_encoder_of
 from etc_jax.loading.writers import AS_TRAINED, Reading, writer_of
@@ -373,6 +374,8 @@ class LoadedModel:
     def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
         """Writes the folder of a converted model, which `load` and all commands read.
 
+        Its README.md is the card of the model; see `model_card`.
+
         Args:
           folder: made, with the folders above it; there whole or not at all.
           overwrite: replace a model that was saved there.
@@ -381,19 +384,18 @@ class LoadedModel:
           ValueError: if something else is there.
         """
         made_from = {} if self.run is None else {"run": str(self.run.folder)}
+        params, about = self._host_params(), {"made_from": made_from}
+        files = self._companions.native_files(self.config)
+        files |= self._card(folder, params, "save")
         native.save(
-            folder,
-            self._host_params(),
-            self.config,
-            {"made_from": made_from},
-            files=self._companions.native_files(self.config),
-            overwrite=overwrite,
+            folder, params, self.config, about, files=files, overwrite=overwrite
         )
 
     def save_pretrained(self, folder: str | os.PathLike) -> None:
         """Writes the folder of a model that transformers reads, with its tokenizer.
 
         One that was read from a folder of sentence-transformers is read by that too.
+        README.md is the card of the model; see `model_card`.
 
         Args:
           folder: made, with the folders above it; there whole or not at all.
@@ -404,9 +406,24 @@ class LoadedModel:
         """
         companions, params = self._companions, self._host_params()
         files = companions.hugging_face_files(self.config)
+        files |= self._card(folder, params, "save_pretrained", for_transformers=True)
         hugging_face.save(
             folder, params, self.config, files=files, labels=companions.labels
         )
+
+    def _card(
+        self, folder: str | os.PathLike, params: Any, name: str, **options: Any
+    ) -> dict[str, bytes]:
+        """The card of what a method of this name writes; see `model_card.files_of`."""
+        source = self.source
+        origin = Origin(
+            None if source is None else str(source.place.root),
+            f"LoadedModel.{name}",
+            source,
+            is_source=True,
+            in_memory=True,
+        )
+        return model_card.files_of(folder, params, self.config, origin, **options)
 
     @property
     def _companions(self) -> Companions:

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from etc_jax.base import registry, strict_json
 from etc_jax.config import Config, ConfigError, from_json, to_dict
 from etc_jax.config.kinds import is_objective
+from etc_jax.config.sections import LENGTHS
 from etc_jax.conversion import hugging_face
+from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import (
     generation_file,
     label_names,
@@ -35,6 +41,10 @@ from etc_jax.loading.companions import Companions
 from etc_jax.training.checkpoints import model_folder, parameter_source
 from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.saved_params import SavedParams, read_params
+
+# Fields of the section data that decide how a record becomes an input. Its options are
+# left out: they can be given anew, and what came of that stands beside the digest.
+_SHAPES_INPUTS = (*LENGTHS, "flat", "official_quirks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,6 +178,17 @@ class ModelSource:
         except ConfigError as error:
             raise ValueError(f"{self.place.path / HF_CONFIG}: {error}") from error
 
+    @functools.cached_property
+    def digest(self) -> str | None:
+        """See `digest_of`; None of a model without a run or a tokenizer.
+
+        Raises:
+          ValueError, RunError: if something of it cannot be read.
+        """
+        if self.run is None or self.tokenizer is None:
+            return None
+        return digest_of(self.params, self.run, self.tokenizer)
+
     def labels(self) -> dict[str, Any]:
         """What a config.json of Hugging Face says of the labels that it chooses among.
 
@@ -221,6 +242,26 @@ class ModelSource:
         else:
             generation = generation_files(self.config, self.run)
         return Companions(tokenizer, self.labels(), sentences, generation)
+
+
+def digest_of(params: Any, config: Config, tokenizer: Tokenizer) -> str:
+    """SHA-256, in hexadecimal, of all that decides what a trained model predicts.
+
+    Args:
+      params: nested dict of numpy arrays.
+      config: of the run.
+      tokenizer: of the run's data.
+    """
+    sha = hashlib.sha256(tokenizer.fingerprint().encode())
+    sections = to_dict(config)
+    # A run on texts has no field that shapes windows.
+    data = {f: x for f, x in sections["data"].items() if f in _SHAPES_INPUTS}
+    facts = [sections["model"], sections["objective"], data]
+    sha.update(json.dumps(facts, sort_keys=True).encode())
+    for path, array in sorted(flatten(params).items()):
+        sha.update(f"{path} {array.dtype} {array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).view(np.uint8))
+    return sha.hexdigest()
 
 
 def generation_files(model: Any, run: Config | None) -> dict[str, bytes]:

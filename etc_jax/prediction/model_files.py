@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import pathlib
 from typing import Any
 
-import numpy as np
 from etils import epath
 
 from etc_jax.base import strict_json
-from etc_jax.config import Config, to_dict
-from etc_jax.config.sections import LENGTHS
-from etc_jax.conversion.engine import flatten
+from etc_jax.config import Config
 from etc_jax.conversion.formats import native
 from etc_jax.conversion.formats.generation_file import GenerationFile
 from etc_jax.data.text.cache import TOKENIZER
@@ -26,9 +21,6 @@ from etc_jax.loading.model_source import ModelSource
 from etc_jax.training.errors import UserError
 
 CONFIG = "config.json"
-# Fields of the section data that decide how a record becomes an input. Its options are
-# left out: they can be given anew, and what came of that stands beside the digest.
-_SHAPES_INPUTS = (*LENGTHS, "flat", "official_quirks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +34,7 @@ class TrainedModel:
       folder: where it was found.
       step: of the run, after which it was saved.
       generation: how the folder of an exported model says that it writes texts.
+      source: the same where it lies, for what else is on record there.
     """
 
     params: dict[str, Any]
@@ -50,6 +43,7 @@ class TrainedModel:
     folder: str
     step: int
     generation: GenerationFile | None = None
+    source: ModelSource | None = dataclasses.field(default=None, repr=False)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -58,17 +52,8 @@ class TrainedModel:
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of all that decides what the model predicts."""
-        sha = hashlib.sha256(self.tokenizer.fingerprint().encode())
-        sections = to_dict(self.config)
-        # A run on texts has no field that shapes windows.
-        data = {f: x for f, x in sections["data"].items() if f in _SHAPES_INPUTS}
-        facts = [sections["model"], sections["objective"], data]
-        sha.update(json.dumps(facts, sort_keys=True).encode())
-        for path, array in sorted(flatten(self.params).items()):
-            sha.update(f"{path} {array.dtype} {array.shape}".encode())
-            sha.update(np.ascontiguousarray(array).view(np.uint8))
-        return sha.hexdigest()
+        """See `model_source.digest_of`."""
+        return model_source.digest_of(self.params, self.config, self.tokenizer)
 
 
 def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
@@ -107,8 +92,9 @@ def open_model(folder: epath.PathLike, step: int | None = None) -> TrainedModel:
             f"{path} is vocabulary {fingerprint[:12]}, but the model was trained with "
             f"{expected[:12]}; restore the file, which is {TOKENIZER} of the data too"
         )
+    folder, step = str(saved.folder), saved.step
     return TrainedModel(
-        saved.params, saved.config, source.tokenizer, str(saved.folder), saved.step
+        saved.params, saved.config, source.tokenizer, folder, step, source=source
     )
 
 
@@ -127,9 +113,9 @@ def _exported(source: ModelSource) -> TrainedModel:
             "export it again"
         )
     step = _step_of(folder / native.REPORT)
-    generation = source.generation
+    tokenizer, generation = source.tokenizer, source.generation
     return TrainedModel(
-        params, source.run, source.tokenizer, str(folder), step, generation
+        params, source.run, tokenizer, str(folder), step, generation, source
     )
 
 

@@ -11,6 +11,7 @@ from random_params import assert_equal
 
 import etc_jax
 from etc_jax.cli import convert
+from etc_jax.conversion.formats import native
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
@@ -79,7 +80,8 @@ def test_a_public_layout_is_read_and_written_as_transformers_has_it(build, tmp_p
         assert_equal(at_once.params, model.params)
         assert at_once.tokenizer.fingerprint() == model.tokenizer.fingerprint()
     model.save_pretrained(tmp_path / "saved")
-    for name in sorted(path.name for path in back.iterdir()):
+    # The card tells by which command the folder was written.
+    for name in sorted({path.name for path in back.iterdir()} - {native.CARD}):
         assert (back / name).read_bytes() == (tmp_path / "saved" / name).read_bytes()
     again = etc_jax.load(back)
     assert_equal(again.params, model.params)

@@ -59,6 +59,7 @@ def test_the_report_says_where_it_is_from(run, exported):
     assert report["sha256"] == open_model(run).digest
     names = sorted(path.name for path in exported.iterdir())
     assert names == [
+        "README.md",
         "config.json",
         "model.json",
         "params.safetensors",

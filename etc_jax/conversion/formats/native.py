@@ -3,6 +3,7 @@
     model.json          family and config of the model, size and checksum of the rest
     params.safetensors  the parameters by their paths
     report.json         what they were made of
+    README.md           the card of the model, unless the user has written one
     ...                 files that were given to go with them, such as a tokenizer
 
 Conversion writes it and training begins from it. It holds parameters alone, unlike the
@@ -12,6 +13,7 @@ checkpoints of a run.
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -28,9 +30,12 @@ from etc_jax.conversion.engine import flatten, unflatten
 from etc_jax.conversion.formats.safetensors_io import SafetensorsFiles, write
 from etc_jax.data.digests import sha256_of
 
+_LOG = logging.getLogger(__name__)
+
 MODEL = "model.json"
 PARAMS = "params.safetensors"
 REPORT = "report.json"
+CARD = "README.md"
 FORMAT = "etc_jax model 1"
 
 
@@ -99,7 +104,8 @@ def save(
     """Writes a folder that appears whole or not at all.
 
     Of a model that is overwritten the files go that were saved with it. What others
-    have put beside them, such as notes and evaluations, stays.
+    have put beside them, such as notes and evaluations, stays. So does a card that the
+    user has changed or written: a new one is not, and the log says so.
 
     Args:
       folder: made, with the folders above it.
@@ -114,6 +120,13 @@ def save(
     """
     folder = pathlib.Path(folder).expanduser()
     check_free(folder, overwrite=overwrite)
+    if CARD in files and _has_card_of_user(folder):
+        _LOG.warning(
+            "%s stays as it is, and no new card is written: it was changed, or is not "
+            "of etc-jax; move it away to get one",
+            folder / CARD,
+        )
+        files = {name: content for name, content in files.items() if name != CARD}
     with whole_folder(folder, _files_of_model if overwrite else None) as part:
         _write(part, params, config, report, files)
 
@@ -124,7 +137,20 @@ def _files_of_model(folder: pathlib.Path) -> set[str]:
         listed = _about(folder).get("files", {})
     except ValueError:  # what a damaged list named stays
         listed = ()
-    return {MODEL, PARAMS, REPORT, *listed}
+    others = {CARD} if _has_card_of_user(folder) else set()
+    return {MODEL, PARAMS, REPORT, *listed} - others
+
+
+def _has_card_of_user(folder: pathlib.Path) -> bool:
+    """Whether a folder has a card that is not as it was saved with the model."""
+    path = folder / CARD
+    if not os.path.lexists(path):
+        return False
+    try:
+        saved = _about(folder).get("files", {}).get(CARD)
+    except ValueError:  # whose it is cannot be read
+        return True
+    return not path.is_file() or _sha256(path.read_bytes()) != saved
 
 
 def _write(part: pathlib.Path, params, config, report, files) -> None:

@@ -11,7 +11,10 @@ from etc_jax.base import local_paths
 # "bert-base-uncased" or "allenai/longformer-base-4096".
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 # Of a repository: what models are read from. Weights of other frameworks stay there.
-_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "pytorch_model*.bin")
+_FILES = (
+    *("*.json", "*.txt", "*.model", "*.safetensors", "pytorch_model*.bin"),
+    *("README.md", "LICENSE*"),  # which state the licence
+)
 
 
 # How files of other programs end -> the flag of `etc-jax convert` that reads them.

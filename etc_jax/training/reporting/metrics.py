@@ -173,6 +173,25 @@ def _event(line: bytes) -> tuple[float, Any] | None:
     return (step, kind) if is_number else None
 
 
+def evaluations(workdir: str | os.PathLike) -> list[dict[str, float]]:
+    """The evaluations of a run that were finished, in order: step and metrics of each.
+
+    Left out are times, damaged lines and values that were not finite.
+    """
+    path, finished = pathlib.Path(workdir) / FILE, []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        step, kind = _event(line) or (None, None)
+        values = strict_json.loads(line) if kind == "eval" else {}
+        if "failed_evaluations" not in values and values:
+            metrics = {
+                name: value
+                for name, value in values.items()
+                if isinstance(value, int | float) and not name.endswith("_secs")
+            }
+            finished.append({**metrics, "step": step})
+    return finished
+
+
 def spent_secs(workdir: str | os.PathLike) -> float:
     """Time of training and evaluating so far, of all starts of a run.
 
