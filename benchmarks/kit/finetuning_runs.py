@@ -240,8 +240,8 @@ def _spent_before(folder: pathlib.Path) -> Spent | None:
 
 
 def _last_step(folder: pathlib.Path) -> int:
-    """Of the evaluations."""
-    return max((line["step"] for line in evaluations(folder)), default=0)
+    """Of the evaluations; -1 if there is none."""
+    return max((line["step"] for line in evaluations(folder)), default=-1)
 
 
 def params_of(folder: pathlib.Path) -> Any:

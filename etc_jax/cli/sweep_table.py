@@ -175,7 +175,7 @@ def _parts(record: Mapping[str, Any]) -> list[str]:
     ]
     lines = [
         row["settings"]
-        | {metric: _number(row["value"]), "best step": row["best_step"] or "–"}
+        | {metric: _number(row["value"]), "best step": _step(row["best_step"])}
         | {name: _number(row["evaluation"].get(name)) for name in shown}
         | {"time": in_words(row["secs"]), "state": row["state"]}
         for row in rows
@@ -188,6 +188,10 @@ def _parts(record: Mapping[str, Any]) -> list[str]:
         *map(_markdown, filter(None, [seeds, lines])),
         *(f"Failed: {row['name']}: {row['error']}" for row in rows if row["error"]),
     ]
+
+
+def _step(step: int | None) -> str:
+    return "–" if step is None else f"{step}"
 
 
 def _number(value: float | None) -> str:

@@ -12,6 +12,9 @@ module, my_package.config, with get_config(); or a record in JSON, which is what
 --print_config wrote, or runs/mine/run.json. Files and modules are code that runs: read
 those of others first. What stands after a colon chooses variants: quickstart:tiny.
 
+With --config.train.num_steps=0 nothing is learnt: the model that the run begins with is
+evaluated on the validation data.
+
 --config.FIELD=VALUE changes one value, as often as needed:
 
     --config.train.num_steps=100 --config.mesh.fsdp=4

@@ -36,7 +36,8 @@ def _reads(*fields: str) -> Callable[[_Check], _Check]:
 def _warmup_fits(config: Any) -> Iterator[Problem]:
     total = config.train.num_steps
     warmup = config.schedule.warmup(total)
-    if warmup > total:
+    # Where no step is taken, no learning rate is read.
+    if warmup > total and not config.train.only_evaluates:
         yield (
             "schedule.warmup_steps",
             f"is {warmup}, more than train.num_steps = {total}; make it no larger",

@@ -309,7 +309,8 @@ class TrainConfig:
     """How long, how often, how much.
 
     Attributes:
-      num_steps: optimizer steps of the whole run.
+      num_steps: optimizer steps of the whole run; 0: nothing is learnt, and the
+        parameters that it begins with are evaluated.
       batch_size: examples of one step, over all devices.
       accumulation_steps: microbatches that a step's batch is cut into, one after the
         other, to save memory. Loss and gradient are those of the whole batch, but what
@@ -323,7 +324,8 @@ class TrainConfig:
         smaller than 1/512 of a weight: for short runs and little memory.
       log_every_steps: a report of the metrics also follows the last step.
       eval_every_steps: evaluation also follows the last step.
-      eval_steps: batches of one evaluation; None: all there are.
+      eval_steps: batches of one evaluation; None: all there are, and 4 of data that
+        has no end.
       max_nonfinite_steps: so many bad updates in a row end the run.
       prefetch_batches: batches built ahead.
       compile_cache_dir: XLA's persistent cache, which is code that runs as you; None:
@@ -355,10 +357,15 @@ class TrainConfig:
     profile_start_step: int | None = None
     profile_steps: int = 3
 
+    @property
+    def only_evaluates(self) -> bool:
+        """Whether no step is taken."""
+        return self.num_steps == 0
+
     def problems(self) -> Iterator[Problem]:
+        yield from at_least(0, "evaluate alone").problems(self, "num_steps")
         yield from at_least(1).problems(
             self,
-            "num_steps",
             "batch_size",
             "accumulation_steps",
             "log_every_steps",
@@ -457,6 +464,8 @@ class CheckpointConfig(Retention):
 
     def most_kept(self, num_steps: int) -> int:
         """How many checkpoints a run of `num_steps` keeps at most."""
+        if not num_steps:
+            return 1  # of what it begins with
         for_ever = num_steps // self.keep_every_steps if self.keep_every_steps else 0
         return self.keep + self.keep_best + for_ever
 

@@ -57,16 +57,16 @@ class Steps:
     """The compiled functions of a run, and what its steps need.
 
     Attributes:
-      train: (state, batch, rng) -> (state, metrics).
+      train: (state, batch, rng) -> (state, metrics); None if no step is taken.
       evaluate: (params, batch) -> sums.
       rng: key of all steps.
-      flops: of one training step.
+      flops: of one training step; None as above.
     """
 
-    train: Callable
+    train: Callable | None
     evaluate: Callable
     rng: jax.Array
-    flops: StepFlops
+    flops: StepFlops | None
 
 
 class Run:
@@ -103,7 +103,7 @@ class Run:
         self._check_owner = check_owner
         self._state: TrainState = restored.state
         self._step = int(restored.data["step"])
-        self._saved_step = self._step or None
+        self._saved_step = self._step if restored.is_saved else None
         self._evaluation = restored.evaluation
         self._evaluated_step = self._step if restored.evaluation else None
         self._failed_step: int | None = None
@@ -164,11 +164,15 @@ class Run:
     def to_the_end(self) -> RunResult:
         """Trains until the last step or a signal, which also cuts an evaluation off.
 
+        A run of no steps saves what it begins with, and evaluates it.
+
         Raises:
           NotFiniteError: after `train.max_nonfinite_steps` bad updates in a row.
         """
         total = self._config.train.num_steps
-        if self._lacks_evaluation():  # it was cut off
+        if self._step == total and self._saved_step is None:  # no step is taken
+            self._save(last=True)
+        if self._lacks_evaluation():  # it was cut off, or is all there is to do
             self._evaluate()
         while self._step < total:
             if self._vote.stop:
@@ -332,12 +336,12 @@ class Run:
         The state is whole, was saved first if that was due, and the next evaluation may
         succeed. The log has each fault with its traceback once, and a line each time.
         Of several processes one may fail while the others wait for it: that ends the
-        run.
+        run. So does a failure where no step is taken, which is for looking alone.
         """
         try:
             yield
         except Exception as error:
-            if distributed.several():
+            if distributed.several() or self._config.train.only_evaluates:
                 raise
             fault = f"{type(error).__name__}: {error}"
             self._failed_step = self._step

@@ -37,6 +37,7 @@ from etc_jax.training.preflight.plan import (
     Plan,
     all_of,
     check_extras,
+    evaluation_step,
     make_job,
     make_plan,
     mesh_for,
@@ -46,7 +47,6 @@ from etc_jax.training.preflight.plan import (
     trace_step,
 )
 from etc_jax.training.state import init_state
-from etc_jax.training.step import make_eval_step
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +63,8 @@ _OWN_FIELDS = (
 
 def train_and_evaluate(config: Config, workdir: epath.PathLike) -> RunResult:
     """Trains until `train.num_steps`, from the newest checkpoint if there is one.
+
+    With 0 steps it evaluates what it begins with: step 0 is saved, and the last one.
 
     With several processes (see `distributed`) each calls this with the same config, and
     a workdir on a file system that they share.
@@ -222,19 +224,23 @@ def _restore_or_init(
         state = init_state(plan.job.init_params, plan.tx, plan.state, rng)
         state = warm_start.start_from(plan, state)
         data = {"step": 0, "skipped_steps": 0, "skipped_in_row": 0}
-        return Restored(state, data, evaluation={})
+        return Restored(state, data, evaluation={}, is_saved=False)
     if (inner := int(restored.state.step)) != restored.data["step"]:
         raise CorruptCheckpointError(
             f"the checkpoint of step {restored.data['step']} in {folder} has the state "
             f"of step {inner}; move it away: the one before it is used then"
         )
-    _LOG.info("continuing from step %d", restored.data["step"])
+    is_over = restored.data["step"] == plan.config.train.num_steps
+    if is_over and restored.evaluation:
+        _LOG.info("the run is finished, at step %d", restored.data["step"])
+    else:
+        _LOG.info("continuing from step %d", restored.data["step"])
     return restored
 
 
 def _check_best_metric(plan: Plan) -> None:
     if plan.config.checkpoint.keep_best:
-        evaluate = make_eval_step(plan.job.loss_fn)
+        evaluate = evaluation_step(plan)
         metrics = jax.eval_shape(evaluate, plan.state.params, plan.batch)
         score = plan.job.validation_score
         more = () if score is None else score.metric_names
@@ -253,19 +259,17 @@ def _check_memory(
 
 
 def _compile(plan: Plan) -> Steps:
+    evaluate = evaluation_step(plan)
+    rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
+    if plan.config.train.only_evaluates:
+        return Steps(None, evaluate, rng, None)
     _LOG.info("tracing the training step ...")
     traced = trace_step(plan)
     lowered = traced.lower()
     with compiling.announced("the training step", lowered.as_text()):
         compiled = device_memory.compile_step(lowered)
     _check_memory(plan, compiled)
-    evaluate = jax.jit(
-        make_eval_step(plan.job.loss_fn),
-        in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),
-        out_shardings=replicated(plan.mesh),
-    )
     flops = step_flops(plan, traced)
     useful = "" if flops.useful is None else f", {flops.useful:.3g} of them useful"
     _LOG.info("%.3g FLOPs a step%s", flops.computed, useful)
-    rng = jax.device_put(_rngs(plan.config)[1], replicated(plan.mesh))
     return Steps(compiled, evaluate, rng, flops)

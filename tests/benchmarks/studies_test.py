@@ -297,7 +297,7 @@ def test_steps_and_size_are_those_asked_for(prepared, more, lengths, model):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--steps=0"], "train.num_steps"),
+        (["--steps=-1"], "train.num_steps"),
         (
             ["--file=nowhere", *TINY["window_growth"][1:], *TINY_MODEL],
             "'nowhere' in data.paths matches no file",

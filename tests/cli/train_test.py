@@ -58,7 +58,7 @@ def test_done_is_0_and_lost_checkpoints_are_4(run_main, tmp_path):
 
 
 def test_a_wrong_config_is_2_with_all_errors(run_main, tmp_path):
-    code, message = run_main(tmp_path, train__num_steps=0, optimizer__b1=2.0)
+    code, message = run_main(tmp_path, train__num_steps=-1, optimizer__b1=2.0)
     assert code == 2
     assert "2 errors in the config" in message
     assert "train.num_steps" in message and "optimizer.b1" in message

@@ -78,7 +78,8 @@ def test_all_errors_come_at_once():
     [
         ("train", "batch_size", 8.0, "expected an int"),
         ("train", "batch_size", True, "expected an int"),
-        ("train", "num_steps", 0, "expected 1 or more"),
+        ("train", "num_steps", -1, "expected 0 (evaluate alone) or more"),
+        ("train", "batch_size", 0, "expected 1 or more"),
         ("train", "seed", -1, "a whole number from 0 to 4294967295"),
         ("train", "eval_steps", 0, "expected 1 or more"),
         ("optimizer", "learning_rate", "1e-3", "expected a float"),

@@ -29,9 +29,7 @@ Rows of the paper's table 5, bits a masked token of the base and the large model
 
 Variants beside these recipes:
 
-    as_it_is         the model that one starts from is evaluated: one step that learns
-                     nothing, with a learning rate of 1e-30 for one bias, all else
-                     frozen
+    as_it_is         the model that one starts from is evaluated; no step is taken
     roberta          a RoBERTa on 512 tokens in place of a Longformer
     new_positions    a RoBERTa of 512 positions that `etc-jax extend` made long
                      learns its new positions alone: the row "train extra position
@@ -55,15 +53,15 @@ from etc_jax.models.roberta.config import RobertaConfig
 # Rows of a RoBERTa's table: two of padding, 512 positions.
 NEW_POSITIONS = (("position_embedder/embedding[514:]", 1.0), (".*", 0.0))
 MODEL = ("encoder", "mlm_dense", "mlm_norm", "mlm_bias")
-ONE_BIAS = (("mlm_bias", 1.0), (".*", 0.0))
 
 
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     chosen = config_lib.variants(
         arg,
-        ("65k", "short", "as_it_is"),
-        ("new_positions", "short", "as_it_is"),
+        ("65k", "short"),
+        ("65k", "as_it_is"),
+        ("new_positions", "as_it_is"),
         ("new_positions", "short", "roberta"),
         flags=("bytes",),
     )
@@ -82,10 +80,6 @@ def get_config(arg: str = ""):
         config.checkpoint.every_steps = 1000
     if "new_positions" in chosen:
         config.optimizer.groups = NEW_POSITIONS
-    if "as_it_is" in chosen:
-        config.optimizer.update(learning_rate=1e-30, groups=ONE_BIAS)
-        config.schedule.warmup_steps = 0
-        config.train.update(num_steps=1, eval_every_steps=1)
     if chosen & {"65k", "new_positions", "as_it_is"}:
         # All there are; with them, a forgotten init_from is an error.
         config.checkpoint.init_from_only = MODEL
@@ -97,6 +91,8 @@ def get_config(arg: str = ""):
         config.train.update(num_steps=1000, batch_size=16, eval_every_steps=250)
     else:
         changes |= {"dtype": "bfloat16"}
+    if "as_it_is" in chosen:
+        config.train.num_steps = 0
     if "bytes" in chosen:
         changes["vocab_size"] = 320
     if "roberta" in chosen:

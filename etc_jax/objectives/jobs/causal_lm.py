@@ -24,7 +24,7 @@ from etc_jax.training.job import Job
 
 OBJECTIVE = "causal_lm"
 MODELS = "causal_lm_model"
-# Batches of an evaluation whose data has no end.
+# Batches of an evaluation whose data has no end, unless `train.eval_steps` says it.
 ENDLESS_EVAL_STEPS = 4
 
 
@@ -59,7 +59,8 @@ def _of_duplication(config: Config, folder: epath.Path) -> Readers:
         )
         for flag in (False, True)
     )
-    return Readers(train, evaluation, ENDLESS_EVAL_STEPS, None, {})
+    steps = config.train.eval_steps or ENDLESS_EVAL_STEPS
+    return Readers(train, evaluation, steps, None, {})
 
 
 registry.register("reader", f"{OBJECTIVE}/bytes")(reader_job.of_bytes)

@@ -42,17 +42,19 @@ class SaveError(RunError):
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a checkpoint holds.
+    """What a run begins with: what a checkpoint holds, or a fresh state.
 
     Attributes:
       state: pytree of arrays.
       data: the JSON saved beside it.
       evaluation: metrics of its step; {} if its evaluation was not finished.
+      is_saved: False for a fresh state.
     """
 
     state: Any
     data: dict[str, Any]
     evaluation: dict[str, float]
+    is_saved: bool = True
 
 
 def from_first(decide: Callable[[], Any]) -> Any:

@@ -95,7 +95,7 @@ def polynomial_bert(
       start: the update at which the warm-up begins; the rate is negative before it.
     """
     decay = optax.polynomial_schedule(
-        learning_rate, config.end_value, config.power, num_steps
+        learning_rate, config.end_value, config.power, max(num_steps, 1)
     )
     if not config.warmup_steps:
         return decay

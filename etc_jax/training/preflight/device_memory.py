@@ -155,8 +155,10 @@ def _arguments(plan: Plan) -> dict[str, int]:
 
 
 def _rows_at_once(plan: Plan) -> int:
-    ways = batch_shards(plan.mesh) * plan.config.train.accumulation_steps
-    return plan.config.train.batch_size // ways
+    train = plan.config.train
+    pieces = 1 if train.only_evaluates else train.accumulation_steps
+    ways = batch_shards(plan.mesh) * pieces
+    return train.batch_size // ways
 
 
 def problems(
@@ -196,14 +198,18 @@ def remedies(plan: Plan) -> Iterator[str]:
     """Config values that would need less memory, with what they change."""
     config, sizes = plan.config, _arguments(plan)
     rows, steps = _rows_at_once(plan), config.train.accumulation_steps
+    learns = not config.train.only_evaluates
     if rows > 1:
         fewer = _next_divisor(rows)
+        smaller = f"train.accumulation_steps={steps * fewer}"
+        if not learns:
+            smaller = f"train.batch_size={config.train.batch_size // fewer}"
         yield (
-            f"train.accumulation_steps={steps * fewer}: a device works on "
-            f"{rows // fewer} rows at once, not {rows}; activations shrink too"
+            f"{smaller}: a device works on {rows // fewer} rows at once, not {rows}; "
+            "activations shrink too"
         )
     policy = getattr(config.model, "remat_policy", None)
-    if policy not in (None, "full"):
+    if learns and policy not in (None, "full"):
         yield (
             f"model.remat_policy='full' instead of {policy!r}: layers keep their input "
             "alone and are computed twice"
@@ -217,7 +223,7 @@ def remedies(plan: Plan) -> Iterator[str]:
         )
     data = plan.mesh.shape["data"]
     state = sizes["parameters"] + sizes["optimizer state"]
-    if data > 1 and not config.optimizer.shard_state:
+    if data > 1 and learns and not config.optimizer.shard_state:
         moments = sizes["optimizer state"] / MiB
         yield (
             f"optimizer.shard_state=True: the optimizer state takes about "

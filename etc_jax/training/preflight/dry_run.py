@@ -130,7 +130,8 @@ def _examine(plan: Plan, compiles: bool) -> tuple[list[str], list[str]]:
     sections = [_sizes(plan), _layout(plan.state.params)]
     if isinstance(compiled, jax.stages.Compiled):
         lines[1:1] = _xla_flops(compiled)
-    sections.append("Step: " + "\n  ".join(lines))
+    kind = "Evaluation step" if plan.config.train.only_evaluates else "Step"
+    sections.append(f"{kind}: " + "\n  ".join(lines))
     more, problems = _what_it_takes(plan, compiled)
     return sections + more, problems
 
@@ -207,6 +208,8 @@ def _sizes(plan: Plan) -> str:
 
 def _learnt(plan: Plan) -> str:
     """How many parameters are learnt, where some are not."""
+    if plan.config.train.only_evaluates:
+        return ", none of which is learnt"
     groups = groups_of(plan.config)
     if not groups:
         return ""

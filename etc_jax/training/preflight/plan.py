@@ -35,7 +35,7 @@ from etc_jax.training.preflight import hardware
 from etc_jax.training.preflight.flops import matmul_flops
 from etc_jax.training.reporting import writers
 from etc_jax.training.state import TrainState, abstract_state
-from etc_jax.training.step import make_train_step
+from etc_jax.training.step import make_eval_step, make_train_step
 
 _LOG = logging.getLogger(__name__)
 
@@ -222,7 +222,9 @@ def make_plan(
 
 
 def optimizer_for(config: Config) -> optax.GradientTransformation:
-    """Optimizer and schedule of the config."""
+    """Optimizer and schedule of the config; without a step, one without a state."""
+    if config.train.only_evaluates:
+        return optax.identity()
     schedule = make_schedule(
         config.schedule,
         learning_rate=config.optimizer.learning_rate,
@@ -255,10 +257,14 @@ def _abstract_state(job, tx, mesh, rules) -> TrainState:
 
 
 def _checked_batches(config, job, mesh, count: int) -> tuple[Any, float | None]:
-    """(the first batch, useful FLOPs of a step); `count` are looked at."""
+    """(the first batch, useful FLOPs of a step); `count` are looked at.
+
+    Where no step is taken, one is: evaluations have batches like it.
+    """
+    total = config.train.num_steps
     rows = local_rows(config.train.batch_size, mesh)
     began, first, problems, useful = time.perf_counter(), None, [], []
-    for step in range(min(count, config.train.num_steps)):
+    for step in range(min(count, max(total, 1))):
         if step and time.perf_counter() - began > CHECK_SECS:
             _LOG.warning("looked at %d batches only, as they are slow to make", step)
             break
@@ -269,7 +275,7 @@ def _checked_batches(config, job, mesh, count: int) -> tuple[Any, float | None]:
         problems = [f"step {step}: {problem}" for problem in wrong]
         if problems:  # the next batches would mostly say the same
             break
-        if job.useful_flops is not None:
+        if job.useful_flops is not None and total:
             useful.append(job.useful_flops(batch))
     if problems:
         raise UserError("the first batches are wrong:" + listing(problems, _SHOWN))
@@ -328,7 +334,12 @@ def _abstract_batch(batch: Any, mesh: jax.sharding.Mesh, size: int) -> Any:
 
 
 def trace_step(plan: Plan) -> jax.stages.Traced:
-    """The train step, traced for the plan's shapes and shardings; see `on_mesh`."""
+    """The step of the plan, traced for its shapes and shardings; see `on_mesh`.
+
+    That of training; of a run that takes none, that of the evaluation.
+    """
+    if plan.config.train.only_evaluates:
+        return evaluation_step(plan).trace(plan.state.params, plan.batch)
     whole = replicated(plan.mesh)
     layout = jax.tree.map(lambda a: a.sharding, (plan.state, plan.batch))
     step = jax.jit(
@@ -346,6 +357,15 @@ def trace_step(plan: Plan) -> jax.stages.Traced:
     )
     key = jax.eval_shape(lambda: jax.random.key(0))
     return step.trace(plan.state, plan.batch, key)
+
+
+def evaluation_step(plan: Plan) -> jax.stages.Wrapped:
+    """The jitted `step.make_eval_step`, for the layout of the plan."""
+    return jax.jit(
+        make_eval_step(plan.job.loss_fn),
+        in_shardings=(jax.tree.map(lambda a: a.sharding, plan.state.params), None),
+        out_shardings=replicated(plan.mesh),
+    )
 
 
 def step_flops(plan: Plan, traced: jax.stages.Traced) -> StepFlops:

@@ -107,4 +107,5 @@ def test_the_space_that_is_needed():
         checkpoint__keep=2, checkpoint__keep_every_steps=400, checkpoint__keep_best=0
     ).checkpoint
     assert c.most_kept(1000) == 2 + 2
+    assert c.most_kept(0) == 1
     assert toy_job.config(checkpoint__keep=2).checkpoint.most_kept(1000) == 2

@@ -59,6 +59,13 @@ def test_schedules_without_warm_up_begin_at_the_peak(name):
     assert values(schedule(name, peak=0.5, warmup_steps=0), 0) == [0.5]
 
 
+@pytest.mark.parametrize("name", list(registry.names("schedule")))
+@pytest.mark.parametrize("warmup", [0, 2, 0.5])
+def test_schedules_of_no_steps_are_numbers(name, warmup):
+    made = schedule(name, steps=0, warmup_steps=warmup)
+    assert np.isfinite(values(made, 0, 1, 5)).all()
+
+
 def test_power_and_end_of_a_polynomial():
     made = schedule("polynomial", warmup_steps=2, power=2.0, end_value=0.2)
     want = [1.0, 0.2 + 0.8 * 0.75**2, 0.2 + 0.8 * 0.5**2, 0.2, 0.2]
