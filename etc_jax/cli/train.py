@@ -12,9 +12,6 @@ module, my_package.config, with get_config(); or a record in JSON, which is what
 --print_config wrote, or runs/mine/run.json. Files and modules are code that runs: read
 those of others first. What stands after a colon chooses variants: quickstart:tiny.
 
-With --config.train.num_steps=0 nothing is learnt: the model that the run begins with is
-evaluated on the validation data.
-
 --config.FIELD=VALUE changes one value, as often as needed:
 
     --config.train.num_steps=100 --config.mesh.fsdp=4
@@ -22,7 +19,7 @@ evaluated on the validation data.
 
 With checkpoint.init_from the model and its vocabulary are those of that folder. Another
 value is an error, unless --override_model allows it: a window or an activation that the
-parameters were not trained with.
+parameters were not trained with. With train.num_steps=0 that model is evaluated.
 
 The same command continues a run that was interrupted. A folder belongs to one config,
 and to one run at a time; object stores are refused. With --topology a step that takes
