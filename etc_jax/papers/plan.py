@@ -9,7 +9,7 @@ from etc_jax.cli import flag as config_flag
 from etc_jax.papers import cost
 from etc_jax.papers.chain import Chain, Command
 from etc_jax.papers.paper_scale import config_of, without_paths
-from etc_jax.papers.study import Runs
+from etc_jax.papers.study import PAPER, Runs
 from etc_jax.papers.table import Row
 
 _GB = 1e9
@@ -54,7 +54,7 @@ def text(
                     lines.append(f"# {command.out}: see above")
                     continue
                 every[command.out] = command
-                if command.name == "train":
+                if command.name == "train" and runs.scale == PAPER:
                     took = cost.cost_of(config_of(command))
                     hours += took.hours(*dataclasses.astuple(hardware))
                     disk += took.bytes
@@ -68,7 +68,7 @@ def text(
         "peak, on full inputs, without evaluations; "
         f"{disk / _GB:,.1f} GB of checkpoints"
     )
-    return "\n".join([*lines, *(f"# {x}" for x in [sums] if trained)])
+    return "\n".join([*lines, *(f"# {x}" for x in [sums] if hours)])
 
 
 def _grid(command: Command) -> list[str]:
