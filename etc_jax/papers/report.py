@@ -110,6 +110,7 @@ def _compared(paper: Figure, values: Sequence[float]) -> list[str]:
 def write(runs: Runs) -> str:
     """Writes the table beside its figures, and a picture of it; returns the table."""
     text = markdown(runs)
+    runs.file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(runs.file.with_suffix(".md"), f"{text}\n")
     if runs.figures():
         try:

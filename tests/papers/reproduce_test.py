@@ -51,6 +51,12 @@ def test_what_one_evaluated_is_a_row(run, tmp_path):
     assert again == kept
 
 
+def test_a_table_without_figures_is_that_of_the_paper(run, tmp_path):
+    code, printed, _ = run("sled.figure1")
+    assert code == 0 and "not here" in printed
+    assert (tmp_path / "reproduced/sled.figure1.paper.md").read_text() in printed
+
+
 @pytest.mark.parametrize(
     "argv, message",
     [
