@@ -1,0 +1,168 @@
+"""SLED's figure 3 and table 2, by a BART of 2 + 1 layers on invented articles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from etc_jax.papers.chain import Chain, Measured
+from etc_jax.papers.study import Study
+from etc_jax.papers.table import Row
+from etc_jax.papers.tiny import steps
+from etc_jax.papers.tiny.steps import DEV, TRAIN
+
+TASK, VOCABULARY = "squad_distractors", 159
+# Positions of a question, of what the backbone has learnt to read, and of four
+# paragraphs behind a question; tokens of a window.
+QUESTION, SHORT, LONG, WINDOW = 8, 28, 66, 18
+DISTRACTORS = 3
+EXTENDED = 3 * SHORT  # positions of LED, those of the backbone over and over
+MODEL = {
+    "model.embed_dim": 64,
+    "model.num_layers": 2,
+    "model.num_decoder_layers": 1,
+    "model.activation": "relu",
+    "model.dropout_rate": 0.0,
+    # Norms before the branches: the other order learns the names later, if at all.
+    "model.pre_norm": True,
+    "model.final_norm": True,
+    # That of BART is for widths of 768: narrow layers would hardly begin to learn.
+    "model.initializer_range": 0.1,
+    "optimizer.eps": 1e-6,
+}
+# Rows of figure 3 -> (config, its variant, whether the question is apart).
+SYSTEMS: Mapping[str, tuple[str, str, bool]] = {
+    "BART-base oracle (gold paragraph alone)": ("sled", "truncated", False),
+    "SLED": ("sled", "", True),
+    "LED (question tokens global)": ("led", "", True),
+    "LED-L (no global tokens)": ("led", "local", True),
+    "BART-base (first 1K tokens)": ("sled", "truncated", False),
+    "(b) SLED, c = 1": ("sled", "one_token", True),
+    "(b) SLED, prefix as a chunk of its own": ("sled", "no_prefix", True),
+    "(b) SLED, decoder without the prefix": ("sled", "drop_prefix", True),
+}
+ORDERS = ("ordered", "shuffled")
+# Rows of table 2 -> share of a window that is context.
+SHARES = {"alpha = 0.5": 0.5, "alpha = 0.05": 0.05, "alpha = 0": 0.0}
+
+
+def _records(chain: Chain, part: str) -> str:
+    """Articles, of two questions each."""
+    flags = "--task=squad", "--facts=2", "--things=2", "--name_words=1"
+    count = {TRAIN: 1600, DEV: 128}[part]
+    return steps.invented(chain, "sled/articles", part, count, *flags, "--name_pool=24")
+
+
+def _backbone(chain: Chain) -> tuple[str, str]:
+    """A BART that answers questions of short texts, and its vocabulary."""
+    short, dev = (
+        chain.do(
+            *("synthetic", f"sled/short/{part}.json", "--task=squad_pieces"),
+            *(f"--count={count}", f"--seed={seed}"),
+        )
+        for part, count, seed in ((TRAIN, 32_000, 3), (DEV, 256, 2))
+    )
+    read = f"--task={TASK}", "--order=alone", "--target_length=2"
+    read += (f"--input_length={SHORT}",)
+    learn = f"--vocab_size={VOCABULARY}", "--whole_words"
+    words = chain.do("prepare", "sled/short/train", *read, *learn, short)
+    checked = chain.do("prepare", "sled/short/dev", *read, f"--tokenizer={words}", dev)
+    fields = MODEL | {
+        # Positions are learnt as far as texts reach; LED has them over and over.
+        "model.max_length": SHORT,
+        "optimizer.learning_rate": 3e-3,
+        "train.batch_size": 64,
+    }
+    config = f"sled:{TASK},truncated,short,prepared={words},validation={checked}"
+    argv = config, 0, 2500, *steps.changes(fields)
+    return steps.trained(chain, "sled/backbone", *argv), words
+
+
+def _run(
+    chain: Chain,
+    name: str,
+    order: str,
+    seed: int,
+    config: str,
+    length: int,
+    apart: bool,
+    fields: Mapping[str, object],
+) -> str:
+    """A model that begins with the backbone and sees each question once."""
+    backbone, words = _backbone(chain)
+    family, variants = config.split(":")
+    if family == "led":
+        flags = f"--from={backbone}", "--to=led", f"--max_length={EXTENDED}"
+        backbone = chain.do("extend", "sled/led", *flags, f"--window={WINDOW}")
+    read = [f"--task={TASK}", f"--order={order}", "--target_length=2"]
+    read += [f"--tokenizer={words}", f"--input_length={length}"]
+    if order != "alone":
+        read.append(f"--distractors={DISTRACTORS}")
+    if apart:
+        read.append(f"--prefix_length={QUESTION}")
+    kind = f"{order}_{length}" + ("_apart" if apart else "")
+    train, dev = (
+        chain.do("prepare", f"sled/{kind}_{part}", *read, _records(chain, part))
+        for part in (TRAIN, DEV)
+    )
+    argument = ",".join(filter(None, [TASK, "short", variants]))
+    argument += f",prepared={train},validation={dev},from={backbone}"
+    every = MODEL | {
+        "model.max_length": EXTENDED if family == "led" else SHORT,
+        "optimizer.learning_rate": 1e-3,
+        "train.batch_size": 32,
+        **fields,
+    }
+    return steps.trained(
+        *(chain, f"sled/{name}-{order}", f"{family}:{argument}", seed, 100),
+        *steps.changes(every),
+    )
+
+
+def figure3(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
+    """A paragraph among others; see `Study`."""
+    config, variants, apart = SYSTEMS[row.name]
+    is_alone = "alone" in row.name
+    fields = {}
+    if config == "sled" and variants not in ("truncated", "one_token"):
+        fields = {"model.sled.window": WINDOW}
+    if config == "led":
+        fields = {"model.attention_window": f"({WINDOW},)"}
+    length = LONG if apart else SHORT
+    name = "alone" if is_alone else variants or config
+    name = f"led-{name}" if variants == "local" else name
+    measured = {}
+    for order in ("alone",) if is_alone else ORDERS:
+        argv = order, seed, f"{config}:{variants}", length, apart, fields
+        run = _run(chain, name, *argv)
+        file = _records(chain, DEV)
+        measured |= steps.scored(chain, run, "sled.figure3", f"{TASK}_{order}", file)
+    return measured
+
+
+def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
+    """Less and less context in a window; see `Study`."""
+    share = SHARES[row.name]
+    fields = {"model.sled.window": WINDOW, "model.sled.padding_share": share}
+    name = "sled" if share == 0.5 else f"alpha-{share}"
+    if share == 0.5:
+        del fields["model.sled.padding_share"]  # as in figure 3, whose run it is
+    run = _run(chain, name, "shuffled", seed, "sled:", LONG, True, fields)
+    file = _records(chain, DEV)
+    return steps.scored(chain, run, "sled.table2", f"{TASK}_shuffled", file)
+
+
+_ABOUT = (
+    "Invented articles in SQuAD's form; each question among four paragraphs of 14 "
+    "tokens, which say the same things of other names, the right one first or "
+    "anywhere; a guess among them gives 25. All begin with one BART of 2 + 1 layers of "
+    "64, trained on 2,500 batches of 64 questions of short texts of 28 tokens; then "
+    "100 batches of 32 questions, each seen once. Windows are of 18 tokens, half of "
+    "them context, behind the question. 256 other questions for the score."
+)
+STUDIES = {
+    "sled.figure3": Study(
+        f"{_ABOUT} BART alone reads the first 28 tokens, a paragraph and a half.",
+        figure3,
+    ),
+    "sled.table2": Study(_ABOUT, table2),
+}
