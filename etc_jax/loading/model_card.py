@@ -71,6 +71,8 @@ _PIPELINES = {
     "ForMultipleChoice": "multiple-choice",
 }
 _NOT_TEXT = ("images", "symbols")
+# Before the names of metrics of `data.validation_files`.
+_OFFICIAL = "official_"
 _TEMPLATE = """\
 ---
 {head}
@@ -270,9 +272,7 @@ def _eval_results(model: _Model) -> list[Any]:
     for scores in results.scores.values():
         tables.append((scores["task"], _names(scores["files"]), scores["metrics"]))
     if results.last is not None and results.last["step"] == results.step:
-        data = _names(_validation_paths(run)) or "a share of the data"
-        metrics = {name: x for name, x in results.last.items() if name != "step"}
-        tables.append((run.data.source, f"validation: {data}", metrics))
+        tables += _validation(run, results.last)
     return [
         EvalResult(
             task_type=model.pipeline or run.objective.name,
@@ -284,6 +284,25 @@ def _eval_results(model: _Model) -> list[Any]:
         for kind, data, metrics in tables
         for metric, value in metrics.items()
     ]
+
+
+def _validation(
+    run: Config, evaluation: Mapping[str, float]
+) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """(kind of data, its name, metrics) of the data that an evaluation was of."""
+    paths = getattr(run.data, "validation_paths", ())
+    is_training = paths and paths == getattr(run.data, "paths", ())
+    name = _names(paths) or "a share of the data"
+    files = _names(getattr(run.data, "validation_files", ()))
+    others = {x: y for x, y in evaluation.items() if not x.startswith(_OFFICIAL)}
+    others.pop("step")
+    yield (
+        run.data.source,
+        f"{'training' if is_training else 'validation'}: {name}",
+        others,
+    )
+    official = {x: y for x, y in evaluation.items() if x.startswith(_OFFICIAL)}
+    yield run.objective.name, f"validation: {files}", official
 
 
 # --- the text -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Vectors beside those of transformers, and of a real sentence-transformers model."""
 
 import json
+import re
 
 import hub_samples  # noqa: E402
 import numpy as np
@@ -151,6 +152,17 @@ def test_what_is_saved_is_read_by_transformers(folder, tmp_path):
         np.testing.assert_array_equal(
             states(tmp_path / "back", text), states(folder, text)
         )
+
+
+def test_the_card_names_the_class_that_reads_the_model(folder, tmp_path, monkeypatch):
+    etc_jax.load(folder).save_pretrained(tmp_path / "back")
+    card = (tmp_path / "back/README.md").read_text()
+    (code,) = re.findall(r"```python\n(import transformers\n.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    values: dict = {}
+    exec(code, values)
+    [name] = json.loads((folder / "config.json").read_text())["architectures"]
+    assert type(values["model"]).__name__ == name
 
 
 @pytest.fixture(scope="module")

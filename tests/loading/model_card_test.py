@@ -184,6 +184,26 @@ def test_a_run_tells_how_it_was_trained_and_how_good_it_is(run, exported):
     assert rows["`wikihop`"][0].endswith("/dev.json`")
 
 
+def test_results_are_of_the_data_that_they_were_found_on(tmp_path):
+    """Official files, and windows, which may be those that were learnt."""
+    cases = (((), "training: train"), (("valid/dev",), "validation: valid/dev"))
+    for number, (paths, name) in enumerate(cases):
+        changes = {"data__validation_files": ("/home/a/b/dev.json",)}
+        changes["data__validation_paths"] = paths or ("train",)
+        made = finetuned_run.config(NAME, **changes)
+        run = finetuned_run.save_run(tmp_path / f"run{number}", made)
+        metrics = {"loss": 0.5, "official_accuracy": 0.7}
+        MetricsWriter(run).write("eval", finetuned_run.STEP, metrics)
+        out = tmp_path / f"model{number}"
+        assert convert.main([f"--export={run}", f"--out={out}"]) == 0
+        results = card_of(out).data.eval_results
+        assert [(x.dataset_name, x.metric_type) for x in results] == [
+            (name, "loss"),
+            ("validation: b/dev.json", "official_accuracy"),
+        ]
+        assert "/home" not in (out / "README.md").read_text()
+
+
 def test_scores_and_evaluations_of_other_steps_are_left_out(run, tmp_path, caplog):
     flags = [f"--export={run}", "--step=12", f"--out={tmp_path / 'model'}"]
     assert convert.main(flags) == 0
@@ -208,6 +228,13 @@ def test_an_exported_model_keeps_the_results_of_its_run(run, exported, tmp_path)
     finally:
         moved.rename(run / "checkpoints/14")
     assert alone == run_results.RunResults(14)
+
+
+def test_a_run_that_was_loaded_and_saved_tells_so(run, tmp_path):
+    etc_jax.load(run).save(tmp_path / "model")
+    card = card_of(tmp_path / "model")
+    assert cells(card)["steps"] == ["14 of 1,000"]
+    assert "What was changed in memory in between is not recorded." in card.text
 
 
 def test_a_damaged_report_of_an_export_is_named(exported, tmp_path):
