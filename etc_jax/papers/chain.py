@@ -71,7 +71,8 @@ class Measured:
       out: what a command made.
       name: of the metric.
       source: "scores" of evaluate, "evaluation" for the last one of a training run, or
-        the name of a JSON file below `out`, in which `name` is a path with slashes.
+        the name of a JSON file below `out`, in which `name` is a path with slashes
+        and numbers in lists; ".": `out` is that file.
       scale: 100 makes a share percent.
       step: of the evaluation; None: the last.
     """
@@ -97,6 +98,8 @@ class Measured:
         else:
             values = _read(folder / self.source)
         for name in [self.name] if self.name in values else self.name.split("/"):
+            if isinstance(values, list):
+                values = {str(i): value for i, value in enumerate(values)}
             if name not in values:
                 raise RunError(f"{folder} has no {name!r}; it has {', '.join(values)}")
             values = values[name]

@@ -18,6 +18,7 @@ from typing import Any
 from etc_jax import config as config_lib
 from etc_jax.cli import flag as config_flag
 from etc_jax.config import Config
+from etc_jax.papers import lengths
 from etc_jax.papers.chain import Chain, Command, Measured
 from etc_jax.papers.table import Row, Table
 
@@ -74,16 +75,24 @@ def chain_of(
       data: folder of the data sets.
       texts: files of texts for pre-training, a pattern.
     """
-    measured = {}
+    measured = lengths.add_stats(
+        chain,
+        row,
+        lambda name: [f"--task={data_sets()[name].task}", *row.stats],
+        lambda name: tuple(f"{data}/{x}" for x in _one_each(data_sets()[name])),
+    )
     for name, config in row.runs.items():
         start = None
         if row.pretrain:
             start = _trained_on_texts(
                 chain, row, row.pretrain, row.pretrain_changes, texts
             )
-        elif name in row.start:
-            command, *words = row.start[name]
+        elif words := row.start.get(name, row.start.get("")):
+            command, *words = words
             values = "_".join(x.partition("=")[2] for x in words)
+            if command == "train":  # and what follows only evaluates it
+                words.append(f"--config.train.seed={seed}")
+                values += f"_seed{seed}"
             start = chain.do(command, f"models/{_folder(values)}", *words)
         if name in data_sets():
             run = _on_records(chain, config, row, name, start, seed, data)
@@ -99,6 +108,11 @@ def chain_of(
         for column, metric in table.columns_of(name).items():
             measured[column] = metric.at(run, at, step)
     return measured
+
+
+def _one_each(files: Files) -> tuple[str, str]:
+    (train,), (dev,) = files.train, files.dev
+    return train, dev
 
 
 def _folder(config: str) -> str:

@@ -54,9 +54,9 @@ def markdown(runs: Runs) -> str:
 
 def _lines(runs: Runs) -> str:
     table, every = runs.table, runs.figures()
-    told = [x for x in table.columns if x not in table.measured]
+    told = [x for x in table.columns if x not in table.compared]
     head = ["row", *told]
-    for column in table.measured:
+    for column in table.compared:
         head += [f"{column}: paper", "ours", "difference", "seeds"]
     head += ["CPU min", "note"]
     lines = [head, ["---"] * len(head)]
@@ -64,7 +64,7 @@ def _lines(runs: Runs) -> str:
         paper = table.paper(row)
         filled = [x for x in every if x["row"] == row.name]
         line = [row.name, *(_shown(paper[x]) for x in told)]
-        for column in table.measured:
+        for column in table.compared:
             values = [x["figures"][column] for x in filled if column in x["figures"]]
             line += [_shown(paper[column]), *_compared(paper[column], values)]
         cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
@@ -89,9 +89,14 @@ def _shown(figure: Figure) -> str:
 
 
 def _number(value: float, like: Figure = None) -> str:
-    """With as many digits as the paper has, and at least three."""
+    """With as many digits as the paper has, and at least four."""
     digits = len(str(like).partition(".")[2]) if isinstance(like, float) else 0
-    return f"{value:.{digits}f}" if digits else f"{value:.4g}"
+    return f"{value:.{digits}f}" if digits else _whole(value, ".4g")
+
+
+def _whole(value: float, form: str) -> str:
+    """In a form, but with all digits before the point."""
+    return f"{value:{form}}" if abs(value) < 1000 else f"{value:{form[:-3]}.0f}"
 
 
 def _compared(paper: Figure, values: Sequence[float]) -> list[str]:
@@ -103,7 +108,7 @@ def _compared(paper: Figure, values: Sequence[float]) -> list[str]:
     if len(values) > 1:
         ours += f" ± {_number(statistics.stdev(values), paper)}"
     is_number = isinstance(paper, int | float)
-    ahead = f"{mean - paper:+.3g}" if is_number else ""
+    ahead = _whole(mean - paper, "+.3g") if is_number else ""
     return [ours, ahead, str(len(values))]
 
 
@@ -123,7 +128,7 @@ def write(runs: Runs) -> str:
 def _draw(runs: Runs) -> None:
     """A panel a column: each row's mean, its seeds, and the paper's figure."""
     table, every = runs.table, runs.figures()
-    columns = [c for c in table.measured if any(c in x["figures"] for x in every)]
+    columns = [c for c in table.compared if any(c in x["figures"] for x in every)]
     names = [row.name for row in table.rows]
     size = 3.2 * len(columns) + 2.5, 0.35 * len(names) + 1.2
     picture, axes = curves.figure(len(columns), *size)

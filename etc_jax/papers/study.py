@@ -97,7 +97,7 @@ class Runs:
     def here(self) -> list[Row]:
         """The rows that are run at this scale."""
         if self.scale == PAPER:
-            return [row for row in self.table.rows if row.runs]
+            return [row for row in self.table.rows if row.is_run]
         return [row for row in self.table.rows if self.chain(row, 0)]
 
     def figures(self) -> list[dict[str, Any]]:

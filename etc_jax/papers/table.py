@@ -50,12 +50,15 @@ class Row:
       pretrain: config of the run whose model these begin with; "": none.
       changes: further flags of `runs`.
       pretrain_changes: of the run before.
-      start: data set -> words of the command that makes the model which its run begins
-        with, where `paper_scale` does not know it.
+      start: data set, or "" for all -> words of the command that makes the model which
+        its run begins with, where `paper_scale` does not know it.
       step: of the evaluation that counts, of runs on texts; None: the last.
       corpus: words of `etc-jax corpora` that makes the texts which that one learns; ():
         they are as they are given.
       commands: others that give the row, as one types them.
+      lengths: column -> (data set, "train" or "dev", statistic) of what `etc-jax stats`
+        counts: "records", the "mean" length, or a percentile.
+      stats: flags of that command.
       note: what the paper leaves open, or what differs here.
     """
 
@@ -69,7 +72,16 @@ class Row:
     step: int | None = None
     corpus: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    lengths: Mapping[str, tuple[str, str, str]] = dataclasses.field(
+        default_factory=dict
+    )
+    stats: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is run at the paper's size, with figures that are filled in."""
+        return bool(self.runs or self.lengths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +113,12 @@ class Table:
     def paper(self, row: Row) -> dict[str, Figure]:
         """The paper's figures by column."""
         return dict(zip(self.columns, row.figures, strict=True))
+
+    @property
+    def compared(self) -> list[str]:
+        """The columns that runs fill."""
+        counted = {column for row in self.rows for column in row.lengths}
+        return [x for x in self.columns if x in self.measured or x in counted]
 
     def columns_of(self, data: str) -> dict[str, Metric]:
         """The columns that a data set gives."""

@@ -15,6 +15,8 @@ would need, special tokens included: question and context (of an article what li
 its top-level candidates, as in the inputs). A row is an argument then; in quotes, a
 pattern is one row of all its files.
 
+--out=FILE writes that as JSON too, with the mean of the lengths.
+
 A percentile is the smallest length that so many of a hundred instances are not above.
 What was passed over is counted after the tables.
 """
@@ -33,8 +35,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etc_jax.base import strict_json
-from etc_jax.base.local_paths import INPUT, MODEL
+from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.base.terminal import say
+from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line, prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.text.cache import TokenCache
@@ -290,6 +293,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="100 is the longest (default: 50,95,100)",
     )
     parser.add_argument("--json", action="store_true", help="JSON in place of tables")
+    parser.add_argument("--out", type=OUTPUT, help="file of JSON to write as well")
     parser.add_argument(
         "paths", nargs="+", type=INPUT, metavar="PATH", help="see above"
     )
@@ -370,9 +374,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(args: argparse.Namespace) -> str:
     sets = _sets(args)
+    shown = [stats.as_json(args.percentiles) for stats in sets]
+    text = json.dumps({"sets": shown}, indent=2)
+    if args.out:
+        write_whole(args.out, f"{text}\n")
     if args.json:
-        shown = [stats.as_json(args.percentiles) for stats in sets]
-        return json.dumps({"sets": shown}, indent=2)
+        return text
     notes = (f"\n{stats.notes}" for stats in sets)
     return "\n".join([tables(sets, args.percentiles), *notes])
 

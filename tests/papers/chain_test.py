@@ -61,15 +61,16 @@ def test_figures_are_read_where_they_are(tmp_path):
     lines = [{"kind": "eval", "step": n, "loss": 1 / n} for n in (1, 2, 4)]
     lines.append({"kind": "train", "step": 5, "loss": 9})
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (tmp_path / "other.json").write_text('{"a": {"b": 7}}')
+    (tmp_path / "other.json").write_text('{"a": {"b": 7}, "sets": [{}, {"n": 8}]}')
     read = [
         Measured(".", "f1", scale=100),
         Measured(".", "files2rouge/rouge1"),
         Measured(".", "loss", "evaluation"),
         Measured(".", "loss", "evaluation", step=2),
         Measured(".", "a/b", "other.json"),
+        Measured("other.json", "sets/1/n", "."),
     ]
-    assert [x.read(tmp_path) for x in read] == [25, 0.5, 0.25, 0.5, 7]
+    assert [x.read(tmp_path) for x in read] == [25, 0.5, 0.25, 0.5, 7, 8]
     with pytest.raises(RunError, match="has no 'f2'; it has"):
         Measured(".", "f2").read(tmp_path)
     with pytest.raises(RunError, match="no evaluation at step 3"):

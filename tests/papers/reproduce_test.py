@@ -57,6 +57,17 @@ def test_a_table_without_figures_is_that_of_the_paper(run, tmp_path):
     assert (tmp_path / "reproduced/sled.figure1.paper.md").read_text() in printed
 
 
+def test_counts_are_shown_whole(run, tmp_path):
+    code, printed, _ = run("etc.table1")
+    assert code == 0 and "| OpenKP | 133724 |  |  |  | 6610 |" in printed
+    figures = {"training": 250000.0, "p95": 4546.5}
+    values = {"runs": [{"row": "OpenKP", "seed": 0, "figures": figures}]}
+    (tmp_path / "reproduced/etc.table1.paper.json").write_text(json.dumps(values))
+    code, printed, _ = run("etc.table1")
+    assert "| OpenKP | 133724 | 250000 | +116276 | 1 | 6610 |" in printed
+    assert "| 4546 | 4546 | +0.5 | 1 |" in printed
+
+
 @pytest.mark.parametrize(
     "argv, message",
     [

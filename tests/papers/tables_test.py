@@ -70,6 +70,7 @@ def test_each_row_has_commands_that_fit_and_a_figure_for_each_column(name):
         # What it does not give, the row has no run for.
         missing = set(table.measured) - set(measured)
         assert not {table.measured[c].data for c in missing} & set(row.runs)
+        assert row.lengths.keys() <= measured.keys() <= set(table.columns)
         for measure in measured.values():
             assert measure.out in chain.commands
         for command in chain.commands.values():
@@ -86,6 +87,17 @@ def test_figures_of_the_same_run_before_are_planned_once():
     assert text.count("etc-jax train --workdir=w/paper/runs/etc_base_pretrain ") == 1
     # Two seeds of two rows.
     assert text.count("--config=etc_base_nq ") == 4
+
+
+def test_each_seed_of_what_is_only_evaluated_is_trained():
+    table = find("reformer.table2")
+    rows = table.chosen("LSH-4")
+    text = plan.text(Runs(table, PAPER, "w"), rows, [0, 1], HARDWARE)
+    for seed in (0, 1):
+        run = f"w/paper/models/reformer_duplication-lsh4_seed{seed}"
+        assert text.count(f"etc-jax train --workdir={run} ") == 1
+        evaluated = f"--config.checkpoint.init_from={run} --config.train.seed={seed}"
+        assert text.count(evaluated) == len(table.columns)
 
 
 def test_every_study_is_of_a_table_and_runs_some_of_its_rows():

@@ -208,8 +208,13 @@ def test_sets_of_several_kinds_have_a_table_for_each_kind(run, tmp_path):
 
 def test_json_has_the_same_for_a_program(run, tmp_path):
     cache = make_windows(tmp_path, "hotpotqa", count=5, out="c")
-    _, out, _ = run(cache.path, "--json")
-    [found] = json.loads(out)["sets"]
+    file = tmp_path / "stats.json"
+    _, out, _ = run(cache.path, "--json", f"--out={file}")
+    assert file.read_text() == out
+    _, out, _ = run(cache.path, f"--out={tmp_path / 'beside_a_table.json'}")
+    assert out.startswith("| set")
+    assert (tmp_path / "beside_a_table.json").read_text() == file.read_text()
+    [found] = json.loads(file.read_text())["sets"]
     sizes = [len(cache.window(i)["long_tokens"]) for i in range(5)]
     assert (found["kind"], found["task"], found["windows"]) == (
         "windows",
