@@ -20,10 +20,9 @@ COMMANDS = {
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
     "rows": (
-        *("cpc_ablation", "distractors", "duplication", "long_texts"),
+        *("cpc_ablation", "distractors", "long_texts"),
         *("openkp_ablation", "overfit", "overlapping_bits", "own_files"),
-        *("position_extension", "structure_ablation", "window_ablation"),
-        "window_growth",
+        *("structure_ablation", "window_ablation"),
     ),
     "data": ("long_files",),
 }

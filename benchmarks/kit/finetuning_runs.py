@@ -14,21 +14,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import ml_collections
-import numpy as np
-from etils import epath
 
 from etc_jax import config as config_lib
-from etc_jax.base import registry
 from etc_jax.cli import prepare
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
 from etc_jax.datasets.task import Task
 from etc_jax.training import workdir
-from etc_jax.training.checkpoints.saved_params import read_params
 from etc_jax.training.errors import PREEMPTED, RunError
-from etc_jax.training.job import Job
 from etc_jax.training.reporting import metrics
 from etc_jax.training.run import train_and_evaluate
 
@@ -242,39 +236,6 @@ def _spent_before(folder: pathlib.Path) -> Spent | None:
 def _last_step(folder: pathlib.Path) -> int:
     """Of the evaluations; -1 if there is none."""
     return max((line["step"] for line in evaluations(folder)), default=-1)
-
-
-def params_of(folder: pathlib.Path) -> Any:
-    """The newest parameters of a run, numpy."""
-    return jax.tree.map(np.asarray, read_params(folder).params)
-
-
-def open_job(config: config_lib.Config, folder: pathlib.Path) -> Job:
-    """The objective of a config; the tokenizer of its data may be put into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return registry.lookup("objective", config.objective.name)(
-        config, epath.Path(folder)
-    )
-
-
-def validation_loss(
-    config: config_lib.Config, folder: pathlib.Path, params: Any
-) -> float:
-    """Nats a target of the validation data of a config.
-
-    Args:
-      config: of a run.
-      folder: see `open_job`.
-      params: of the model.
-    """
-    job = open_job(config, folder)
-    loss_fn = jax.jit(lambda batch: job.loss_fn(params, batch, None, True)["loss"])
-    sums = [
-        np.array(loss_fn(batch), np.float64)
-        for batch in job.eval_batches(np.arange(config.train.batch_size))
-    ]
-    total, weight = np.sum(sums, axis=0)
-    return float(total / weight)
 
 
 def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:

@@ -22,16 +22,10 @@ ARGV = {
     "structure_ablation": (*ITEMS, "--steps=4"),
     "openkp_ablation": (*ITEMS, "--steps=4"),
     "window_ablation": ("--items=12", "--validation=6", "--window=128"),
-    "window_growth": ("--file=HERE/text.jsonl", "--steps=8"),
-    "duplication": ("--short",),
     "cpc_ablation": (),
     "distractors": (
         *("--items=64", "--short_items=128", "--validation=64"),
         *("--short_steps=4", "--rows=alone"),
-    ),
-    "position_extension": (
-        "--paths=HERE/text.jsonl",
-        f"--vocab_size={tiny_text.VOCAB_SIZE}",
     ),
     "long_texts": (
         *("--task=imdb", "--bert=BERT", "--train=HERE/some.jsonl"),
@@ -56,13 +50,7 @@ DIFFERING = {
         "shared": {"model.share_qkv", "model.share_out"},
         "no_hard_g2l": {"model.hard_g2l"},
     },
-    "window_growth": {
-        "fixed": {"model.attention_window"},
-        "increasing": {"model.attention_window"},
-        "dilation": {"model.attention_window", "model.attention_dilation"},
-    },
     "cpc_ablation": {"no_cpc": set(CPC)},
-    "position_extension": {"new": {"checkpoint.init_from"}},
 }
 
 
@@ -194,117 +182,3 @@ def test_cpc_is_judged_by_the_final_reports(argv, trained, run, capsys, monkeypa
     assert "0.400 ± 0.141" in with_cpc and "5.500 ± 1.414" in with_cpc
     assert "0.100 ± 0.000" in without and "9.000 / 5.500" in without
     assert got["runs"][0]["scores"]["mlm_loss"] == 4.5
-
-
-TINY_MODEL = (
-    *("--config.model.embed_dim=8", "--config.model.mlp_dim=8"),
-    "--config.train.batch_size=8",
-)
-# What is trained and scored in earnest, with what bounds its scores.
-TINY = {
-    "duplication": (
-        "--rows=lsh1",
-        *("--config.model.max_length=32", "--config.data.input_length=32"),
-        *("--config.model.lsh_chunk_length=8", "--config.model.num_buckets=(8,)"),
-        *("--config.schedule.warmup_steps=1", "--config.train.num_steps=3"),
-    ),
-    "window_growth": (
-        *("--file=HERE/bytes", "--rows=dilation", "--steps=2"),
-        *("--config.model.num_layers=1", "--config.model.attention_window=(8,)"),
-        "--config.model.attention_dilation=((2,2,1,1),)",
-        *("--config.model.max_length=32", "--config.data.input_length=32"),
-        "--config.data.scored_length=16",
-    ),
-    "position_extension": (
-        *("--near_steps=2", "--near_window=4", "--steps=2", "--more_steps=1"),
-        *("--short_length=64", "--window=32", "--config.model.num_heads=2"),
-        *("--config.model.num_layers=1", "--config.model.attention=dense"),
-        *("--config.data.text_field=body", "--config.data.validation_fraction=0.4"),
-        "--config.data.max_sentence_tokens=64",
-    ),
-}
-
-
-@pytest.mark.full  # trains and evaluates
-@pytest.mark.parametrize("name", TINY)
-def test_a_run_is_scored_and_not_trained_again(argv, run, capsys, monkeypatch, name):
-    module = module_of(name)
-    if name == "duplication":
-        monkeypatch.setattr(module, "_BATCHES", 1)
-    given = argv(name, "--seeds=4", *TINY_MODEL, *TINY[name])
-    code, got = run(module.main, *given)
-    assert code == 0 and {made["seed"] for made in got["runs"]} == {4}
-    shown = capsys.readouterr().out
-    for made in got["runs"]:
-        assert f"{made['row']}, seed 4: " in shown
-        scores = made["scores"]
-        # Nothing is learnt.
-        if name == "duplication":
-            assert list(scores) == list(module.COLUMNS)
-            assert all(0 <= x < 20 for x in scores.values())
-        elif name == "window_growth":
-            assert scores["windows"] == [4] and 7 < scores["bits"] < 20
-            assert made["curve"][-1] == [2, scores["bits"]] and "(1.2)" in shown
-        else:
-            for loss in ("loss", "at once", "short"):
-                assert abs(scores[loss] - np.log(tiny_text.VOCAB_SIZE)) < 0.5
-            assert 2 < scores["entropy"] < np.log(tiny_text.VOCAB_SIZE)
-            assert scores["gap"] == scores["at once"] - scores["short"]
-    assert run(module.main, *given)[1]["runs"] == got["runs"]
-
-
-# --- columns and windows --------------------------------------------------------------
-
-
-def test_columns_of_duplication_differ_in_attention_alone():
-    module = module_of("duplication")
-    config = module.config_of("full", 0, short=True, changes=[])
-    buckets = module.config_of("lsh4", 0, short=True, changes=[]).model
-    assert module.model_for("full", config, buckets) == config.model
-    two = module.model_for("2", config, buckets)
-    assert (two.num_hashes, two.lsh_chunk_length) == (2, buckets.lsh_chunk_length)
-    assert two.num_buckets == buckets.num_buckets
-    assert two.duplicates == "once"
-
-
-def test_windows_widen_narrow_or_are_of_one_width_and_the_same_sum(prepared):
-    study, args = prepared("window_growth")
-    windows = {
-        row: flat(study.config_fn(row, 0))["model.attention_window"]
-        for row in args.rows
-    }
-    assert windows["increasing"] == [32, 64, 128, 256]  # twice what a byte sees
-    assert windows["decreasing"] == windows["increasing"][::-1]
-    assert windows["dilation"] == windows["increasing"]
-    assert len(set(windows["fixed"])) == 1
-    assert sum(windows["fixed"]) == sum(windows["increasing"])
-
-
-@pytest.mark.parametrize(
-    ("more", "lengths", "model"),
-    [
-        (("--steps=150000", "--size=stage1"), (150_000, 10_000, 37_500, 75_000), 12),
-        (("--steps=8",), (8, 0, 2, 4), 4),
-    ],
-)
-def test_steps_and_size_are_those_asked_for(prepared, more, lengths, model):
-    made = prepared("window_growth", *more)[0].config_fn("fixed", 0)
-    got = made.train.num_steps, made.schedule.warmup_steps
-    got += made.train.eval_every_steps, made.checkpoint.every_steps
-    assert got == lengths and made.model.num_layers == model
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--steps=-1"], "train.num_steps"),
-        (
-            ["--file=nowhere", *TINY["window_growth"][1:], *TINY_MODEL],
-            "'nowhere' in data.paths matches no file",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_named(argv, more, message, tmp_path, capsys):
-    given = argv("window_growth", *more, f"--workdir={tmp_path}")
-    assert module_of("window_growth").main(given) == 2
-    assert message in capsys.readouterr().err

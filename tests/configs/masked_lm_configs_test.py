@@ -57,7 +57,11 @@ def test_a_wrong_variant_is_named():
 
 
 @pytest.mark.parametrize(
-    "arg", ["", "bytes", "short", "short,bytes", "as_it_is", "as_it_is,short"]
+    "arg",
+    [
+        *("", "bytes", "short", "short,bytes", "as_it_is", "as_it_is,short"),
+        *("short,roberta,bytes", "short,new_positions"),
+    ],
 )
 def test_variants_of_longformer_fit_together(arg):
     config = load("longformer_mlm", arg)

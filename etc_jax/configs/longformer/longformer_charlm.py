@@ -40,8 +40,7 @@ Variants:
 
     large               the model of 30 layers, with any of the stages
 
-and, to be compared with each of these, as `python -m benchmarks window_growth` does
-(table 4 of the paper):
+and, to be compared with each of these, as `etc-jax reproduce longformer.table4` does:
 
     fixed_window        the same window in all layers, of the mean width
     decreasing_window   the widest windows at the bottom

@@ -27,12 +27,15 @@ Rows of the paper's table 5, bits a masked token of the base and the large model
     1.705 / 1.358    `65k`
     1.850 / 1.504    `65k,new_positions`
 
+`etc-jax reproduce longformer.table5` gives these commands whole, and with
+`--scale=tiny --run` trains small models for the same rows.
+
 Variants beside these recipes:
 
     as_it_is         the model that one starts from is evaluated; no step is taken
-    roberta          a RoBERTa on 512 tokens in place of a Longformer
-    new_positions    a RoBERTa of 512 positions that `etc-jax extend` made long
-                     learns its new positions alone: the row "train extra position
+    roberta          a RoBERTa on 512 tokens in place of a Longformer; short: on 32
+    new_positions    a RoBERTa of 512 positions (short: 32) that `etc-jax extend` made
+                     long learns its new positions alone: the row "train extra position
                      embed. only" of the paper's table on masked tokens (not checked
                      against the code). All else is frozen and takes no memory of the
                      optimizer
@@ -50,9 +53,17 @@ from etc_jax import config as config_lib, recipes
 from etc_jax.models.longformer.config import LongformerConfig
 from etc_jax.models.roberta.config import RobertaConfig
 
-# Rows of a RoBERTa's table: two of padding, 512 positions.
-NEW_POSITIONS = (("position_embedder/embedding[514:]", 1.0), (".*", 0.0))
+SHORT_ROBERTA_LENGTH = 32
 MODEL = ("encoder", "mlm_dense", "mlm_norm", "mlm_bias")
+
+
+def new_positions(length: int) -> tuple[tuple[str, float], ...]:
+    """Groups of the optimizer: the positions after those of a RoBERTa learn alone.
+
+    Args:
+      length: of the RoBERTa, whose table has two rows of padding before them.
+    """
+    return ((f"position_embedder/embedding[{2 + length}:]", 1.0), (".*", 0.0))
 
 
 def get_config(arg: str = ""):
@@ -62,11 +73,14 @@ def get_config(arg: str = ""):
         ("65k", "short"),
         ("65k", "as_it_is"),
         ("new_positions", "as_it_is"),
-        ("new_positions", "short", "roberta"),
+        ("new_positions", "roberta"),
         flags=("bytes",),
     )
     changes = {"logits_chunk_length": 2048}
     family = "roberta" if "roberta" in chosen else "longformer"
+    roberta_length = recipes.ROBERTA_LENGTH
+    if "short" in chosen:
+        roberta_length = SHORT_ROBERTA_LENGTH
     config = config_lib.default_config(family)
     config.optimizer.update(
         learning_rate=3e-5, b2=0.999, eps=1e-6, weight_decay=0.01, clip_norm=5.0
@@ -79,7 +93,7 @@ def get_config(arg: str = ""):
         config.train.update(num_steps=65_000, eval_every_steps=1000)
         config.checkpoint.every_steps = 1000
     if "new_positions" in chosen:
-        config.optimizer.groups = NEW_POSITIONS
+        config.optimizer.groups = new_positions(roberta_length)
     if chosen & {"65k", "new_positions", "as_it_is"}:
         # All there are; with them, a forgotten init_from is an error.
         config.checkpoint.init_from_only = MODEL
@@ -96,7 +110,8 @@ def get_config(arg: str = ""):
     if "bytes" in chosen:
         changes["vocab_size"] = 320
     if "roberta" in chosen:
-        model = RobertaConfig(**changes, max_length=recipes.ROBERTA_LENGTH)
+        changes.pop("attention_window", None)
+        model = RobertaConfig(**changes | {"max_length": roberta_length})
     else:
         model = LongformerConfig(**changes)
     config.model.update(dataclasses.asdict(model))

@@ -19,12 +19,12 @@ A row is a run of its own, and each of its columns one that takes no step:
         --config.checkpoint.init_from=runs/duplication_full \
         --workdir=runs/duplication_full_lsh8
 
-`python -m benchmarks duplication` trains all four and prints this table. Length and
-150,000 steps are the paper's. Optimizer and batch are those of trax's
-`transformer_copy.gin` of its time (8e2c6eb1, 2019-10): Adafactor, a peak of 0.0112
-(1 / sqrt(8000)) after 8,000 steps, then with the root of the step, 16 sequences, no
-dropout; a key that is met in several rounds counts once. Gradients are clipped to 1,
-which trax does not do. Variants:
+`etc-jax reproduce reformer.table2 --run` trains all four and fills this table, at the
+size of a laptop with `--scale=tiny`. Length and 150,000 steps are the paper's.
+Optimizer and batch are those of trax's `transformer_copy.gin` of its time (8e2c6eb1,
+2019-10): Adafactor, a peak of 0.0112 (1 / sqrt(8000)) after 8,000 steps, then with the
+root of the step, 16 sequences, no dropout; a key that is met in several rounds counts
+once. Gradients are clipped to 1, which trax does not do. Variants:
 
     full      one chunk: every token sees all before it
     lsh4      four rounds of hashing; lsh8, lsh2, lsh1 are eight, two and one

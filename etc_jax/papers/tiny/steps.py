@@ -60,7 +60,7 @@ def trained(
         "train.seed": seed,
         # Compiled once for all seeds, and for rows that are alike.
         "train.compile_cache_dir": chain.root / "compile_cache",
-        "checkpoint.every_steps": steps,
+        "checkpoint.every_steps": max(1, steps),
         "checkpoint.keep_best": 0,
         "checkpoint.best_metric": "loss",
         "checkpoint.best_is": "lowest",
