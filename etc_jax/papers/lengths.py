@@ -23,7 +23,7 @@ def add_stats(
     Args:
       chain: to add to.
       row: of a table of lengths.
-      flags_fn: flags for a data set, vocabulary and all.
+      flags_fn: data set -> its task, and flags such as those of `Row.stats`.
       files_fn: (training, development) files of a data set, each a file or a pattern.
 
     Returns:
@@ -31,10 +31,10 @@ def add_stats(
     """
     measured = {}
     for column, (data, part, statistic) in row.lengths.items():
-        flags = flags_fn(data)
+        task, *flags = flags_fn(data)
         kinds = [pathlib.Path(x.partition("=")[2]).name for x in flags]
-        out = f"stats/{data}_{'_'.join(kinds)}.json"
-        chain.do("stats", out, *flags, *files_fn(data))
+        out = f"stats/{'_'.join([data, *kinds])}.json"
+        chain.do("stats", out, f"--task={task}", *flags, *files_fn(data))
         name = {"records": "records", "mean": "lengths/record/mean"}.get(
             statistic, f"lengths/record/percentiles/{statistic}"
         )

@@ -78,7 +78,7 @@ def chain_of(
     measured = lengths.add_stats(
         chain,
         row,
-        lambda name: [f"--task={data_sets()[name].task}", *row.stats],
+        lambda name: [data_sets()[name].task, *row.stats],
         lambda name: tuple(f"{data}/{x}" for x in _one_each(data_sets()[name])),
     )
     for name, config in row.runs.items():

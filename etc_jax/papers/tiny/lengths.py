@@ -9,58 +9,59 @@ from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.lengths import add_stats
 from etc_jax.papers.study import Study
 from etc_jax.papers.table import Row
+from etc_jax.papers.tiny.steps import DEV, TRAIN, invented
 
-_COUNTS = {"train": 200, "dev": 50}
-# Data set -> the file of its records in a release; of those that are one file, its name
-# ends so.
-_IN_FOLDERS = {
+_COUNTS = {TRAIN: 200, DEV: 50}
+# Data set -> how its file ends.
+_FILES = {
+    "hotpotqa": ".json",
+    "wikihop": ".json",
+    "natural_questions": ".jsonl.gz",
+    "openkp": ".jsonl",
+}
+# Those whose release is a folder -> what stands in that.
+_FOLDERS = {
     "imdb": "train",
     "triviaqa": "qa/wikipedia-train.json",
     "coreference": "train.english.v4_gold_conll",
 }
-_ENDS = {
-    "hotpotqa": "json",
-    "wikihop": "json",
-    "natural_questions": "jsonl.gz",
-    "openkp": "jsonl",
-}
 
 
-def _items(chain: Chain, data: str, part: str, seed: int) -> str:
-    """Invented records; those of a part come from another seed's series."""
-    number = 2 * seed + (part == "dev")
-    name = f"lengths/items/{data}_{part}_seed{seed}"
-    flags = f"--task={data}", f"--count={_COUNTS[part]}", f"--seed={number}"
-    if data in _IN_FOLDERS:
-        folder = chain.do("synthetic", name, *flags, "--split=train")
-        return f"{folder}/{_IN_FOLDERS[data]}"
-    return chain.do("synthetic", f"{name}.{_ENDS[data]}", *flags)
+def _records(chain: Chain, data: str) -> tuple[str, ...]:
+    """Files to learn from, and of development."""
+    name, flags, end, inside = f"lengths/{data}", [f"--task={data}"], "", ""
+    if data in _FILES:
+        end = _FILES[data]
+    else:
+        flags.append("--split=train")
+        inside = f"/{_FOLDERS[data]}"
+    return tuple(
+        invented(chain, name, part, count, *flags, end=end) + inside
+        for part, count in _COUNTS.items()
+    )
 
 
 def _lengths(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
-    """What is invented of the row's data sets; no other one has a figure."""
-    every = {*_IN_FOLDERS, *_ENDS}
-    lengths = {k: x for k, x in row.lengths.items() if x[0] in every}
+    """Of the data sets whose records can be invented; others have no figure."""
+    known = {*_FILES, *_FOLDERS}
     form = [x for x in row.stats if x.startswith("--format=")]
-
-    def files(data: str) -> tuple[str, ...]:
-        return tuple(_items(chain, data, part, seed) for part in _COUNTS)
+    lengths = {k: x for k, x in row.lengths.items() if x[0] in known}
 
     def flags(data: str) -> list[str]:
-        vocabulary = chain.do(
-            "prepare",
-            f"lengths/vocabulary/{data}_seed{seed}",
-            *(f"--task={data}", "--vocab_size=1000", files(data)[0]),
-        )
-        return [f"--task={data}", *form, f"--tokenizer={vocabulary}"]
+        train, _ = _records(chain, data)
+        words = f"--task={data}", "--vocab_size=1000", train
+        vocabulary = chain.do("prepare", f"lengths/{data}/vocabulary", *words)
+        return [data, *form, f"--tokenizer={vocabulary}"]
 
-    return add_stats(chain, dataclasses.replace(row, lengths=lengths), flags, files)
+    row = dataclasses.replace(row, lengths=lengths)
+    return add_stats(chain, row, flags, lambda data: _records(chain, data))
 
 
 _ABOUT = (
-    "Invented records in the form of the official files, as many as `training` and "
-    "`dev` say (200 and 50), in a vocabulary of 1,000 that is learned from them. They "
-    "are made short: this runs the commands, and says nothing about real lengths."
+    "Invented records in the form of the official files, 200 to learn from and 50 of "
+    "development, the same for all seeds, in a vocabulary of 1,000 learned from them. "
+    "They are made short: this runs the commands, and says nothing about the lengths of "
+    "the real ones."
 )
 STUDIES = {
     "etc.table1": Study(_ABOUT, _lengths),
