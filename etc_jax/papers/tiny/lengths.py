@@ -60,8 +60,7 @@ def _lengths(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
 _ABOUT = (
     "Invented records in the form of the official files, 200 to learn from and 50 of "
     "development, the same for all seeds, in a vocabulary of 1,000 learned from them. "
-    "They are made short: this runs the commands, and says nothing about the lengths of "
-    "the real ones."
+    "They are made short: this runs the commands, and says nothing about real lengths."
 )
 STUDIES = {
     "etc.table1": Study(_ABOUT, _lengths),
