@@ -39,6 +39,7 @@ def _windows(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
 # Bytes of the RoBERTa and of the Longformer, as their short configs have them: among
 # more a small RoBERTa takes millions of bytes to find that the next ones tell most.
 _SHORT, _LONG = 32, 512
+_MODEL = _SIZES | {"model.num_layers": 2, "model.initializer_range": 0.05}
 _TOKENS = 2048  # of a step, at every length
 _SHORT_STEPS = 800
 # The paper's 65K steps are so many, and its 2K are a quarter of them.
@@ -48,9 +49,7 @@ _STEPS = 300
 def _roberta(chain: Chain) -> str:
     """A RoBERTa of bytes, of one seed."""
     fields = {
-        **_SIZES,
-        "model.num_layers": 2,
-        "model.initializer_range": 0.05,
+        **_MODEL,
         "train.batch_size": _TOKENS // _SHORT,
         "optimizer.learning_rate": 5e-3,
     }
@@ -76,8 +75,9 @@ def _positions(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     steps = 0 if "as_it_is" in variants else _STEPS
     variants = [*(x for x in variants if x != "65k"), "short", "bytes"]
     fields = {
+        **_MODEL,
+        **({"model.attention_window": (_SHORT,)} if length == _LONG else {}),
         "train.batch_size": _TOKENS // length,
-        "optimizer.clip_norm": _SIZES["optimizer.clip_norm"],
         "checkpoint.init_from": start,
     }
     run = trained(
