@@ -19,11 +19,7 @@ COMMANDS = {
         "prepare",
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
-    "rows": (
-        *("cpc_ablation", "distractors", "long_texts"),
-        *("openkp_ablation", "overfit", "overlapping_bits", "own_files"),
-        *("structure_ablation", "window_ablation"),
-    ),
+    "rows": ("long_texts", "overfit", "overlapping_bits", "own_files"),
     "data": ("long_files",),
 }
 MODULES = {

@@ -17,10 +17,7 @@ from typing import Any
 import ml_collections
 
 from etc_jax import config as config_lib
-from etc_jax.cli import prepare
-from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
-from etc_jax.datasets.task import Task
 from etc_jax.training import workdir
 from etc_jax.training.errors import PREEMPTED, RunError
 from etc_jax.training.reporting import metrics
@@ -53,40 +50,6 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(self.wall_secs + other.wall_secs, self.cpu_secs + other.cpu_secs)
-
-
-def make_caches(
-    task: Task,
-    files: Sequence[pathlib.Path],
-    tokenizer: Tokenizer,
-    folder: pathlib.Path,
-    sizes: Any,
-    *,
-    drawn: Mapping[str, Any] | None = None,
-) -> tuple[WindowCache, WindowCache]:
-    """Inputs to learn from and to validate on, made once.
-
-    Args:
-      task: that the records are of.
-      files: of records to learn from, and of those for validation.
-      tokenizer: of the inputs.
-      folder: of both, `train` and `validation`.
-      sizes: of an input.
-      drawn: options of the task for the records that are trained on alone.
-    """
-    made = [
-        prepare.prepare(
-            task.with_options(options or {}),
-            [file],
-            tokenizer,
-            folder / name,
-            sizes=sizes,
-        )
-        for name, file, options in zip(
-            ("train", "validation"), files, (drawn, None), strict=True
-        )
-    ]
-    return made[0], made[1]
 
 
 def small_config(

@@ -21,7 +21,6 @@ from benchmarks.kit.finetuning_runs import Spent
 from etc_jax.cli import evaluate
 from etc_jax.config import Config
 from etc_jax.configs.quickstart import quickstart_wikihop
-from etc_jax.data.windows.cache import WindowCache
 from etc_jax.training.errors import RunError
 
 MODEL = quickstart_wikihop.MODEL
@@ -193,39 +192,7 @@ def _mean_curve(runs: Sequence[Run], steps: str, form: str) -> str:
     return curve if own == steps else f"{curve} at {own}"
 
 
-# --- runs on caches of windows --------------------------------------------------------
-
-
-def config(
-    caches: tuple[WindowCache, WindowCache],
-    row: Mapping[str, Any],
-    *,
-    model: Mapping[str, Any],
-    seed: int,
-    steps: int,
-    changes: Sequence[str] = (),
-    start: Mapping[str, Any] | None = None,
-) -> Config:
-    """The checked config of a run.
-
-    Args:
-      caches: to learn from and to validate on, in one folder with what was compiled.
-      row: {dotted path: value} that is different in this row; it has the last word.
-      model: fields of `EtcConfig`.
-      seed: of parameters and order.
-      steps: of training.
-      changes: of the command line; see `finetuning_runs.changed`.
-      start: fields of `CheckpointConfig`: which parameters are there already.
-
-    Raises:
-      ValueError: if something does not fit.
-    """
-    made = finetuning_runs.small_config(*caches, model)
-    finetuning_runs.set_training(made, seed=seed, steps=steps)
-    # Compiled once for all seeds.
-    made.train.compile_cache_dir = str(caches[0].path.parent / "compile_cache")
-    made.checkpoint.update(start or {})
-    return finetuning_runs.changed(made, changes, row)
+# --- scores ---------------------------------------------------------------------------
 
 
 def official(*records: str | pathlib.Path, threshold: float | None = None) -> ScoreFn:

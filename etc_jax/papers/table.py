@@ -19,6 +19,8 @@ from etc_jax.papers.chain import Measured
 # A figure as a paper has it; None where its text leaves it out.
 Figure = float | int | str | list | None
 PAPERS = ("etc", "sled", "bart_ls", "reformer", "longformer")
+# Of no paper: rows have no figures, and one size alone.
+OWN = "own"
 
 
 class Metric(NamedTuple):
@@ -160,7 +162,9 @@ def _table(fields: Mapping[str, Any]) -> Table:
 def tables() -> dict[str, Table]:
     """All tables by their names, a paper after the other."""
     folder = importlib.resources.files(__package__)
-    files = (json.loads((folder / f"{name}.json").read_text()) for name in PAPERS)
+    files = (
+        json.loads((folder / f"{name}.json").read_text()) for name in (*PAPERS, OWN)
+    )
     every = (_table(fields) for file in files for fields in file["tables"])
     return {table.name: table for table in every}
 

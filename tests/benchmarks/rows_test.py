@@ -3,9 +3,7 @@
 import pathlib
 
 import pytest
-from stand_ins import differing
 
-from benchmarks.data.structure_items import SETS
 from benchmarks.kit import rows
 from benchmarks.kit.finetuning_runs import Spent
 from benchmarks.kit.rows import Run, Study
@@ -75,17 +73,6 @@ def test_every_seed_must_be_far_enough_ahead(wanted, is_enough):
     runs += [of_score("bad", seed, 70.0) for seed in (0, 2)]
     pairs = (("good", "bad"), ("good", "not run"))
     assert study(pairs=pairs, wanted_points=wanted).is_as_wanted(runs) is is_enough
-
-
-def test_a_row_has_the_last_word_and_the_command_line_the_one_before(tmp_path):
-    caches = SETS["wikihop"].make_caches(tmp_path, 40, 8)
-    how = {"model": rows.MODEL, "seed": 3, "steps": 20}
-    changes = ["--config.model.radius=8", "--config.train.batch_size=4"]
-    plain = rows.config(caches, {}, **how)
-    changed = rows.config(caches, {"train.batch_size": 2}, **how, changes=changes)
-    assert differing(plain, changed) == {"model.radius", "train.batch_size"}
-    assert (changed.model.radius, changed.train.batch_size) == (8, 2)
-    assert (plain.train.seed, plain.train.num_steps) == (3, 20)
 
 
 def command(prepare_fn):

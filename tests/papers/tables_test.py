@@ -42,7 +42,8 @@ def name_of(identity):
 
 def test_figures_are_those_of_the_papers():
     listed = json.loads(require_shared("papers/tables.json").read_text())["tables"]
-    assert [name_of(x["id"]) for x in listed] == list(tables())
+    named = [x for x in tables() if not x.startswith("own.")]
+    assert [name_of(x["id"]) for x in listed] == named
     for want in listed:
         table = find(name_of(want["id"]))
         assert (table.number, table.section) == (want["number"] or "", want["section"])

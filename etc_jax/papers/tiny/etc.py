@@ -8,10 +8,11 @@ from typing import Any
 
 from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.study import Study
-from etc_jax.papers.table import Row
+from etc_jax.papers.table import Row, find
 from etc_jax.papers.tiny import steps
 from etc_jax.papers.tiny.steps import DEV, TRAIN
 
+FINAL_REPORT = "final_report.json"
 MODEL = {
     "model.embed_dim": 64,
     "model.mlp_dim": 128,
@@ -80,13 +81,13 @@ class Questions:
             *lengths,
             self.file(chain, TRAIN),
         )
-        given, flags = f"--tokenizer={words}", flags or lengths
+        vocabulary, flags = f"--tokenizer={words}", flags or lengths
         train = words
         if kind:
-            argv = task, given, *flags, *train_flags, self.file(chain, TRAIN)
+            argv = task, vocabulary, *flags, *train_flags, self.file(chain, TRAIN)
             train = chain.do("prepare", f"{folder}/train_{kind}", *argv)
         out = f"{folder}/dev_{kind}" if kind else f"{folder}/dev"
-        dev = chain.do("prepare", out, task, given, *flags, self.file(chain, DEV))
+        dev = chain.do("prepare", out, task, vocabulary, *flags, self.file(chain, DEV))
         return self.sizes(self.long, self.global_) | {
             "data.paths": (train,),
             "data.validation_paths": (dev,),
@@ -284,8 +285,26 @@ def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
     return steps.scored(chain, run, "etc.table2", task, file)
 
 
+def cpc(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
+    """The quickstart's model, with CPC and without; see `Study`."""
+    variant = "" if row.name == "MLM + CPC" else ":no_cpc"
+    run = f"own/cpc{variant.replace(':', '-')}_seed{seed}"
+    cache = f"--config.data.cache_dir={chain.root / 'own/cpc_texts'}"
+    config = f"--config=quickstart{variant}"
+    chain.do("train", run, config, cache, f"--config.train.seed={seed}")
+    return {
+        column: metric.at(run, "evaluation" if column == "mlm_loss" else FINAL_REPORT)
+        for column, metric in find("own.cpc").measured.items()
+    }
+
+
 _MODEL = "ETC of 2 layers of 64 with a radius of 16, float32."
 STUDIES = {
+    "own.cpc": Study(
+        "The quickstart: an ETC of 3 layers of 192, 350 steps of 8 rows of 512 tokens "
+        "of the documentation of Python.",
+        cpc,
+    ),
     "etc.table2": Study(
         "Invented articles of three towns, a paragraph each, whose name stands further "
         "from what is asked than a short window of 128 tokens reaches; a quarter have "

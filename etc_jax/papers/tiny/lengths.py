@@ -43,9 +43,9 @@ def _records(chain: Chain, data: str) -> tuple[str, ...]:
 
 def _lengths(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     """Of the data sets whose records can be invented; others have no figure."""
-    known = {*_FILES, *_FOLDERS}
+    invented = {*_FILES, *_FOLDERS}
     form = [x for x in row.stats if x.startswith("--format=")]
-    lengths = {k: x for k, x in row.lengths.items() if x[0] in known}
+    lengths = {k: x for k, x in row.lengths.items() if x[0] in invented}
 
     def flags(data: str) -> list[str]:
         train, _ = _records(chain, data)
