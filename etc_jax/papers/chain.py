@@ -30,6 +30,8 @@ from etc_jax.training.reporting import metrics
 _OUT = {"train": "workdir"}
 # Of these the commands go on where they were stopped; of others they begin again.
 _RESUMED = ("train", "prepare", "evaluate")
+# These match patterns themselves.
+_MATCHING = ("stats", "corpora", "train")
 DONE = "done"
 SCORES = "scores.json"
 
@@ -55,12 +57,20 @@ class Command:
         return value.removeprefix("--config=")
 
     def __str__(self) -> str:
-        return f"etc-jax {self.name} {_joined(self.argv)}"
+        return f"etc-jax {self.name} {_with_patterns(self)}"
 
 
 def _joined(argv: Sequence[str]) -> str:
     """As a shell takes it."""
     return " ".join(x if shlex.quote(x) == x else in_shell(x) for x in argv)
+
+
+def _with_patterns(command: Command) -> str:
+    """The arguments; patterns of files are left to the shell where it has to match."""
+    if command.name in _MATCHING:
+        return _joined(command.argv)
+    files = [x for x in command.argv if "*" in x and not x.startswith("--")]
+    return " ".join([_joined([x for x in command.argv if x not in files]), *files])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 import importlib.resources
 import json
 import pathlib
@@ -223,7 +224,7 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
         start = tokenizer
     changes = [x for x in row.changes if x.startswith("--config.")]
     flags = _prepare_flags(values, files, changes)
-    train, dev = ([f"{data}/{x}" for x in part] for part in (files.train, files.dev))
+    train, dev = (_there(data, part) for part in (files.train, files.dev))
     words = [f"--task={files.task}", f"--tokenizer={tokenizer}", *flags]
     how = (x.strip("-").rpartition("=")[2] for x in flags)
     end = _folder("_".join([data_name, pathlib.Path(tokenizer).name, *how]))
@@ -248,6 +249,12 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     scored = f"scores/{out}"
     chain.do("evaluate", scored, f"--model={run}", *dev)
     return scored
+
+
+def _there(data: str, patterns: Sequence[str]) -> list[str]:
+    """The files that match; a pattern whose files are not there stays."""
+    every = (f"{data}/{pattern}" for pattern in patterns)
+    return [path for x in every for path in sorted(glob.glob(x)) or [x]]
 
 
 def _of(row: Row) -> str:
