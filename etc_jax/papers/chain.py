@@ -23,7 +23,8 @@ from typing import Any
 from etc_jax.__main__ import COMMANDS
 from etc_jax.base.terminal import in_shell, say
 from etc_jax.base.whole_files import write_whole
-from etc_jax.training.errors import RunError
+from etc_jax.cli.command_line import INTERRUPTED
+from etc_jax.training.errors import PREEMPTED, RunError
 from etc_jax.training.reporting import metrics
 
 # What a command calls the folder or file that it makes, if not --out.
@@ -139,7 +140,9 @@ class CommandError(RunError):
     """A command ended with another exit code than 0, which is that of this error."""
 
     def __init__(self, command: Command, code: int):
-        super().__init__(f"exit code {code} of: {command}")
+        stopped = code in (PREEMPTED, INTERRUPTED)
+        what = "interrupted, and goes on with the same command" if stopped else "failed"
+        super().__init__(f"{what}: exit code {code} of {command}")
         self.exit_code = code
 
 

@@ -45,7 +45,9 @@ def test_a_command_that_fails_ends_the_chain_with_its_code(tmp_path, capsys):
     chain = Chain(tmp_path)
     chain.do("prepare", "cache", "--task=wikihop", "--tokenizer=no.txt", "no.json")
     chain.do("synthetic", "never.json", *FLAGS)
-    with pytest.raises(CommandError, match="exit code 2 of: etc-jax prepare") as caught:
+    with pytest.raises(
+        CommandError, match="failed: exit code 2 of etc-jax prepare"
+    ) as caught:
         chain.carry_out()
     assert (
         caught.value.exit_code == 2
