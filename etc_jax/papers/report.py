@@ -66,7 +66,8 @@ def _lines(runs: Runs) -> str:
         line = [row.name, *(_shown(paper[x]) for x in told)]
         for column in table.compared:
             values = [x["figures"][column] for x in filled if column in x["figures"]]
-            line += [_shown(paper[column]), *_compared(paper[column], values)]
+            compared = _compared(paper[column], values, _digits(table, column))
+            line += [_shown(paper[column]), *compared]
         cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
         line += [f"{cpu:.0f}" if cpu else "", _state(runs, row, filled)]
         lines.append(line)
@@ -88,9 +89,15 @@ def _shown(figure: Figure) -> str:
     return "–" if figure is None else str(figure)
 
 
-def _number(value: float, like: Figure = None) -> str:
-    """With as many digits as the paper has, and at least four."""
-    digits = len(str(like).partition(".")[2]) if isinstance(like, float) else 0
+def _digits(table: Table, column: str) -> int:
+    """That the paper has behind the points of a column."""
+    figures = (table.paper(row)[column] for row in table.rows)
+    floats = (x for x in figures if isinstance(x, float))
+    return max((len(str(x).partition(".")[2]) for x in floats), default=0)
+
+
+def _number(value: float, digits: int) -> str:
+    """With so many digits behind the point; 0: with four in all."""
     return f"{value:.{digits}f}" if digits else _whole(value, ".4g")
 
 
@@ -99,14 +106,14 @@ def _whole(value: float, form: str) -> str:
     return f"{value:{form}}" if abs(value) < 1000 else f"{value:{form[:-3]}.0f}"
 
 
-def _compared(paper: Figure, values: Sequence[float]) -> list[str]:
+def _compared(paper: Figure, values: Sequence[float], digits: int) -> list[str]:
     """Mean and standard deviation, difference to the paper's, and number of seeds."""
     if not values:
         return ["", "", ""]
     mean = statistics.mean(values)
-    ours = _number(mean, paper)
+    ours = _number(mean, digits)
     if len(values) > 1:
-        ours += f" ± {_number(statistics.stdev(values), paper)}"
+        ours += f" ± {_number(statistics.stdev(values), digits)}"
     is_number = isinstance(paper, int | float)
     ahead = _whole(mean - paper, "+.3g") if is_number else ""
     return [ours, ahead, str(len(values))]
