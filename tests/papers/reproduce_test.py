@@ -1,8 +1,13 @@
 """`etc-jax reproduce`: tables are listed, planned, filled by runs of one's own."""
 
 import json
+import signal
+import subprocess
+import sys
 
+import limits
 import pytest
+from processes import clean_environment
 
 from etc_jax.papers import __main__ as reproduce
 
@@ -88,3 +93,30 @@ def test_scores_of_another_data_set_are_refused(run, tmp_path):
     (dev / "scores.json").write_text('{"task": "imdb", "metrics": {}}')
     code, _, errors = run("etc.table3", f"--row={ROW}", f"--from={dev}")
     assert code == 2 and "expected an evaluation of hotpotqa, wikihop" in errors
+
+
+@pytest.mark.full  # eight commands in processes of their own
+def test_a_table_that_was_killed_goes_on_and_repeats_nothing(tmp_path):
+    argv = ["etc.table1", "--scale=tiny", "--run", "--row=HotpotQA;WikiHop"]
+    command = [sys.executable, "-m", "etc_jax", "reproduce", *argv]
+    options = {"cwd": tmp_path, "env": clean_environment(), "text": True}
+    marks = tmp_path / "reproduced/tiny/done"
+
+    def finished():
+        return {str(x.relative_to(marks))[:-5] for x in marks.rglob("*.json")}
+
+    for least in (1, 4):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, **options) as run:
+            limits.until(lambda least=least: len(finished()) >= least)
+            run.send_signal(signal.SIGKILL)
+    before = finished()
+    assert 4 <= len(before) < 8
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, **options)
+    said = [x for x in done.stdout.splitlines() if not x.startswith("next")]
+    begun = {x.partition(": etc-jax ")[0] for x in said if ": etc-jax " in x}
+    assert not begun & before and len(finished()) == len(begun | before) == 8
+    kept = json.loads((tmp_path / "reproduced/etc.table1.tiny.json").read_text())
+    assert [(x["row"], x["figures"]["training"]) for x in kept["runs"]] == [
+        ("HotpotQA", 200),
+        ("WikiHop", 200),
+    ]
