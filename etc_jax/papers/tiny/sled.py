@@ -191,7 +191,7 @@ STUDIES = {
         figure3,
     ),
     "sled.figure4": Study(
-        "As figure 3, with two paragraphs, one of which has the answer: a window has to "
+        "As figure 3, of two paragraphs, one of which has the answer: a window has to "
         "be found, and no two paragraphs joined as in HotpotQA, which a model of this "
         f"size does not learn; a guess gives 50. {_RECIPE}",
         figure4,
