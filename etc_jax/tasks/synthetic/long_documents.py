@@ -41,12 +41,21 @@ class DocumentSizes:
       after: words before the first place where a fact may stand; 0: facts stand
         anywhere.
       wordings: ways to state a fact that are used.
+      trades: those that documents tell of.
+      own_goods: a trade sells some goods that no other sells, so that an answer is
+        found by what it is; without, by the trade that stands near it.
+      summary_by: a summary has its sentences in the order of the document ("place"), or
+        in one order of all trades ("trade"), which a model can know that does not see
+        which of two distant sentences comes first.
     """
 
     words: int = 2000
     facts: int = 4
     after: int = 0
     wordings: int = len(STATEMENTS)
+    trades: int = len(names.TRADES)
+    own_goods: bool = False
+    summary_by: Literal["place", "trade"] = "place"
 
     def __post_init__(self):
         rules.refuse(
@@ -55,9 +64,21 @@ class DocumentSizes:
                 (rules.whole(0), ("words", "after")),
                 (rules.whole(1, _MOST_FACTS), ("facts",)),
                 (rules.whole(1, len(STATEMENTS)), ("wordings",)),
+                (rules.whole(1, len(names.TRADES)), ("trades",)),
+                (rules.choice(("place", "trade")), ("summary_by",)),
+                (rules.flag(), ("own_goods",)),
             )
             for problem in rule.problems(self, *names_)
         )
+        if self.facts > self.trades:
+            raise ValueError(
+                f"facts is {self.facts}; expected at most trades, {self.trades}"
+            )
+        if self.own_goods and self.trades > len(names.GOODS):
+            raise ValueError(
+                f"trades is {self.trades}; expected at most {len(names.GOODS)}, the "
+                "goods that there are, for own_goods"
+            )
         if self.after and self.after >= self.words:
             raise ValueError(
                 f"after is {self.after}; expected less than words, {self.words}"
@@ -95,11 +116,13 @@ class LongDocument(NamedTuple):
       id: of the document.
       sentences: those that state a fact and those about nothing, in order.
       facts: in the order in which they are stated.
+      summed_up: the same in the order of `DocumentSizes.summary_by`.
     """
 
     id: str
     sentences: tuple[str, ...]
     facts: tuple[Fact, ...]
+    summed_up: tuple[Fact, ...]
 
     @property
     def text(self) -> str:
@@ -117,8 +140,8 @@ class LongDocument(NamedTuple):
 
     @property
     def summary(self) -> list[str]:
-        """A sentence for each fact, in the order in which they are stated."""
-        return [fact.summary for fact in self.facts]
+        """A sentence for each fact."""
+        return [fact.summary for fact in self.summed_up]
 
 
 def in_parts(texts: Sequence[str], count: int) -> list[list[str]]:
@@ -141,22 +164,31 @@ def document(rng: random.Random, name: str, sizes: DocumentSizes) -> LongDocumen
       name: id of the document.
       sizes: of the document.
     """
-    trades = rng.sample(names.TRADES, sizes.facts)
-    goods = rng.sample(names.GOODS, sizes.facts)
+    known = names.TRADES[: sizes.trades]
+    trades = rng.sample(known, sizes.facts)
+    if sizes.own_goods:
+        of_trade = {x: names.GOODS[i :: sizes.trades] for i, x in enumerate(known)}
+        goods = [rng.choice(of_trade[trade]) for trade in trades]
+    else:
+        goods = rng.sample(names.GOODS, sizes.facts)
     wordings = rng.choices(STATEMENTS[: sizes.wordings], k=sizes.facts)
     facts = [
         Fact(trade, thing, wording.format(trade=trade, goods=thing))
         for trade, thing, wording in zip(trades, goods, wordings, strict=True)
     ]
-    told = sum(len(fact.statement.split()) for fact in facts)
+    words = sum(len(fact.statement.split()) for fact in facts)
     before = _sentences_about_nothing(rng, sizes.after)
-    others = _sentences_about_nothing(rng, sizes.words - sizes.after - told)
+    others = _sentences_about_nothing(rng, sizes.words - sizes.after - words)
     gaps = sorted(rng.randint(0, len(others)) for _ in facts)
     sentences, start = before, 0
     for gap, fact in zip(gaps, facts, strict=True):
         sentences += [*others[start:gap], fact.statement]
         start = gap
-    return LongDocument(name, (*sentences, *others[start:]), tuple(facts))
+    summed_up = facts
+    if sizes.summary_by == "trade":
+        summed_up = sorted(facts, key=lambda fact: names.TRADES.index(fact.trade))
+    told = (*sentences, *others[start:])
+    return LongDocument(name, told, tuple(facts), tuple(summed_up))
 
 
 def _sentences_about_nothing(rng: random.Random, words: int) -> list[str]:
@@ -198,8 +230,8 @@ class AskedSizes(DocumentSizes):
     """How long a document is, what it tells, and what is to be written.
 
     Attributes:
-      ask: summary, a sentence for each fact in the order of the document; or question,
-        which stands in `prefix`, of one of the facts.
+      ask: summary, a sentence for each fact; or question, which stands in `prefix`, of
+        one of the facts.
     """
 
     ask: Literal["summary", "question"] = "summary"

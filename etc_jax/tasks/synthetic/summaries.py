@@ -69,7 +69,7 @@ def _story(rng: random.Random, document: LongDocument) -> dict[str, Any]:
 
     Each is answered in all wordings.
     """
-    questions = [("What is the plot of the story?", document.facts)]
+    questions = [("What is the plot of the story?", document.summed_up)]
     asked = rng.sample(document.facts, len(document.facts))
     questions += [(fact.question, [fact]) for fact in asked]
     return {

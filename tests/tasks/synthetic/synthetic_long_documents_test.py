@@ -84,6 +84,39 @@ def test_a_summary_has_all_facts_in_one_wording():
         assert sorted(told, key=record.input.index) == told
 
 
+def test_summaries_by_trade_have_one_order_whatever_the_document_has():
+    made = drawn(60, words=300, facts=3, trades=3, summary_by="trade")
+    for one in made:
+        assert [text.split()[1] for text in one.summary] == list(names.TRADES[:3])
+        assert {fact.summary for fact in one.facts} == {*one.summary}
+    # In a document the trades come in any of their six orders.
+    assert len({tuple(fact.trade for fact in one.facts) for one in made}) == 6
+
+
+def test_trades_may_have_goods_of_their_own():
+    made = drawn(200, words=100, facts=2, trades=3, own_goods=True)
+    sold = {trade: set() for trade in names.TRADES[:3]}
+    for fact in (fact for one in made for fact in one.facts):
+        sold[fact.trade].add(fact.goods)
+    # A third of all goods each.
+    assert [len(goods) for goods in sold.values()] == [5, 5, 5]
+    assert set.union(*sold.values()) == {*names.GOODS}
+
+
+@pytest.mark.parametrize(
+    "sizes, said",
+    [
+        ({"facts": 4, "trades": 3}, "facts is 4; expected at most trades, 3"),
+        ({"trades": 19}, "trades is 19; expected a whole number from 1 to 18"),
+        ({"trades": 16, "own_goods": True}, "trades is 16; expected at most 15"),
+        ({"summary_by": "name"}, "summary_by is 'name'; expected"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(sizes, said):
+    with pytest.raises(ValueError, match=said):
+        AskedSizes(**sizes)
+
+
 @pytest.mark.parametrize("wordings", [1, 3])
 def test_wordings_are_those_asked_for(wordings):
     beginnings = {
@@ -119,6 +152,16 @@ def test_papers_have_a_question_for_each_fact(tmp_path):
         assert record.types == ("extractive",)
     # Each paper has four sections with their names.
     assert records[0].input.count("Market ::: Trades\n") == 1
+
+
+def test_a_story_sums_up_in_the_order_of_its_summary(tmp_path):
+    sizes = {"words": 200, "facts": 3, "trades": 3, "summary_by": "trade"}
+    [story], _ = release("squality", tmp_path, 1, **sizes)
+    [plot] = (x for x in story["questions"] if "plot" in x["question_text"])
+    for response in plot["responses"]:
+        words = response["response_text"].replace(".", " ").split()
+        told = [word for word in words if word in names.TRADES[:3]]
+        assert told == list(names.TRADES[:3])
 
 
 def test_meetings_have_a_query_for_each_fact_and_one_for_all(tmp_path):
