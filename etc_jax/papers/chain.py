@@ -105,7 +105,9 @@ class Measured:
             values = _evaluation(folder, self.step)
         elif self.source == "scores":
             scores = _read(folder / SCORES)
-            values = scores | scores["metrics"]
+            # Of another package, such as files2rouge, by its name before a slash.
+            others = scores.get("conventions", {}).items()
+            values = scores | {k: x["metrics"] for k, x in others} | scores["metrics"]
         else:
             values = _read(folder / self.source)
         for name in [self.name] if self.name in values else self.name.split("/"):

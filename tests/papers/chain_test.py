@@ -58,7 +58,8 @@ def test_a_command_that_fails_ends_the_chain_with_its_code(tmp_path, capsys):
 
 def test_figures_are_read_where_they_are(tmp_path):
     (tmp_path / "scores.json").write_text(
-        '{"metrics": {"f1": 0.25}, "files2rouge": {"rouge1": 0.5}}'
+        '{"metrics": {"f1": 0.25},'
+        ' "conventions": {"files2rouge": {"metrics": {"rouge1": 0.5}}}}'
     )
     lines = [{"kind": "eval", "step": n, "loss": 1 / n} for n in (1, 2, 4)]
     lines.append({"kind": "train", "step": 5, "loss": 9})
