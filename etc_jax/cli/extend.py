@@ -85,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
         "last block are",
     )
     add(
+        "--pooling_layers",
+        type=int,
+        help="of bart_ls, the last ones, that attend to averages; default: 4",
+    )
+    add(
         "--positions",
         choices=("copy", "new"),
         default="copy",

@@ -27,7 +27,13 @@ _CHECKED_LENGTH = 24
 # Largest difference of rows on short inputs.
 TOLERANCE = 1e-4
 # What only some families read.
-_OPTIONS = ("window", "block_size", "num_globals", "copy_global")
+_OPTIONS = (
+    "window",
+    "block_size",
+    "num_globals",
+    "pooling_layers",
+    "copy_global",
+)
 
 # (tokens, mask, **inputs) -> rows `[b, n, e]`.
 RowsFn = Callable[..., Any]
@@ -47,6 +53,7 @@ class Extension:
         None: 16; of BART-LS; None: 1,024.
       num_globals: tokens in front of the blocks that are global; None: the source's,
         or 0.
+      pooling_layers: last layers of a BART-LS that attend to averages; None: 4.
       positions: "copy" those of the source block by block, or begin "new" ones after
         them at random.
       copy_global: the global projections of a Longformer or LED become copies of the
@@ -59,6 +66,7 @@ class Extension:
     window: int | None = None
     block_size: int | None = None
     num_globals: int | None = None
+    pooling_layers: int | None = None
     positions: Literal["copy", "new"] = "copy"
     copy_global: bool = False
     seed: int = 0

@@ -173,9 +173,16 @@ def _started(chain: Chain, name: str, variants: list[str], config: str) -> str:
     return ""
 
 
-def _extended(chain: Chain, model: str, family: str, length: int) -> str:
-    flags = f"--from={model}", f"--to={family}", f"--max_length={length}"
-    return chain.do("extend", f"models/{model}_{family}", *flags)
+def _extended(chain: Chain, model: str, family: str, length: int, *more: str) -> str:
+    flags = f"--from={model}", f"--to={family}", f"--max_length={length}", *more
+    end = "".join(_folder(x.replace("--", "_")) for x in more)
+    return chain.do("extend", f"models/{model}_{family}{end}", *flags)
+
+
+def _pooling(variants: Sequence[str]) -> tuple[str, ...]:
+    """What `extend` is to know of a BART-LS without averages (its table 1)."""
+    without = {"blocks", "overlap", "globals"} & {*variants}
+    return ("--pooling_layers=0",) if without else ()
 
 
 def tokenizer_of(config: str) -> str:
@@ -219,7 +226,7 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     if name.startswith("longformer"):
         start, tokenizer = _longformer(chain, name, variants, files.task)
     if name == "bart_ls" and not start:
-        start = _extended(chain, tokenizer, "bart_ls", 16384)
+        start = _extended(chain, tokenizer, "bart_ls", 16384, *_pooling(variants))
     if name in ("sled", "led", "long_t5"):
         start = tokenizer
     changes = [x for x in row.changes if x.startswith("--config.")]

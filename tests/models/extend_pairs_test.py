@@ -81,6 +81,14 @@ def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
     assert not top["attention"]["pool"]["out"]["bias"].any()
 
 
+def test_a_bart_becomes_a_bart_ls_without_averages():
+    config = PAIRS["bart"]
+    asked = Extension("bart_ls", max_length=150, block_size=40, pooling_layers=0)
+    made = extend(params_of(config), config, asked)
+    assert made.config.pooling_layers == 0 and made.difference < 1e-4
+    assert "top_stack" not in made.params["encoder"]
+
+
 def test_a_led_becomes_longer_and_its_global_projections_copies_again():
     config = PAIRS["led"]
     params = params_of(config)
@@ -131,6 +139,12 @@ def test_a_t5_becomes_a_long_t5_that_computes_the_same_on_short_inputs(name):
         ("bart", Extension("led", max_length=40), "max_length is 40, but the source"),
         ("bart", Extension("led", block_size=8), "block_size is 8, which is not asked"),
         ("bart", Extension("led", window=7), "attention_window .* expected even"),
+        ("bart", Extension("led", pooling_layers=0), "pooling_layers is 0, which is"),
+        (
+            "bart",
+            Extension("bart_ls", max_length=150, block_size=40, pooling_layers=9),
+            "pooling_layers is 9; expected 0 to num_layers",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(name, asked, message):

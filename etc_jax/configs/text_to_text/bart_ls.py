@@ -56,7 +56,7 @@ were not trained on long texts, each of which is a variant here:
     base,overlap   blocks that overlap: 60.6, 34.8, 28.0
     base,globals   64 global tokens in each block: 60.3, 35.4, 29.8
 
-and
+(the last three begin with a model of `etc-jax extend --pooling_layers=0`) and
 
     r3f         R3F for one's own texts too
     short       4 layers of 128, blocks of 128 and inputs of 1,024 tokens: for a laptop

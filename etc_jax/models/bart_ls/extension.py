@@ -32,12 +32,18 @@ _POOL = r".*/attention/pool/.*"
 
 
 def extend(params: Mapping[str, Any], config: BartConfig, asked: Extension) -> Extended:
-    """As the released model: four layers with averages, which begin at random."""
+    """As the released model: four layers with averages, which begin at random.
+
+    All but one are so at most, unless the number is asked for.
+    """
     fields = common_fields(config, BartConfig)
+    pooling = asked.pooling_layers
+    if pooling is None:
+        pooling = min(POOLING_LAYERS, config.num_layers - 1)
     fields |= {
         "max_length": length_of(config, asked),
         "max_target_length": config.max_target_length,
-        "pooling_layers": min(POOLING_LAYERS, config.num_layers - 1),
+        "pooling_layers": pooling,
     }
     if asked.block_size is not None:
         fields["block_size"] = asked.block_size
@@ -75,4 +81,4 @@ def _xavier(rng: np.random.Generator, shape: tuple[int, ...], width: int) -> np.
     return rng.uniform(-most, most, shape).astype(np.float32)
 
 
-EXTENSION = Target((BartConfig,), extend, ("block_size",))
+EXTENSION = Target((BartConfig,), extend, ("block_size", "pooling_layers"))
