@@ -164,10 +164,10 @@ def document(rng: random.Random, name: str, sizes: DocumentSizes) -> LongDocumen
       name: id of the document.
       sizes: of the document.
     """
-    known = names.TRADES[: sizes.trades]
-    trades = rng.sample(known, sizes.facts)
+    every = names.TRADES[: sizes.trades]
+    trades = rng.sample(every, sizes.facts)
     if sizes.own_goods:
-        of_trade = {x: names.GOODS[i :: sizes.trades] for i, x in enumerate(known)}
+        of_trade = {x: names.GOODS[i :: sizes.trades] for i, x in enumerate(every)}
         goods = [rng.choice(of_trade[trade]) for trade in trades]
     else:
         goods = rng.sample(names.GOODS, sizes.facts)
