@@ -5,6 +5,7 @@ field says here, where it is declared, whether the two models may differ in it:
 
     embed_dim: int = sized(768)       decides shapes, which are compared themselves
     dropout_rate: float = free(0.1)   may be another one: what was learnt stays true
+    bos_id: int = of_vocabulary(0)    the same, but it goes with the model's vocabulary
     radius: int = 84                  must be the same: no shape shows it
 """
 
@@ -29,8 +30,16 @@ def free(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={_KEY: "free"})
 
 
+def of_vocabulary(default: Any) -> Any:
+    """An id of a token that changes what is written, and nothing that was learnt.
+
+    Unlike a free field it is that of the other model, unless it is given.
+    """
+    return dataclasses.field(default=default, metadata={_KEY: "vocabulary"})
+
+
 def must_agree(cls: type) -> list[str]:
-    """The fields of a model's config that are neither sized nor free.
+    """The fields of a model's config for which none of these is declared.
 
     A subclass may give a field another default without saying again what it is.
     """

@@ -67,6 +67,16 @@ def test_model_and_vocabulary_are_those_of_the_folder(folders, kind):
     assert config.data.vocab_size == len(PIECES)
 
 
+def test_ids_that_texts_are_written_with_go_with_the_vocabulary(tmp_path):
+    ids = {"forced_bos_id": 4, "forced_eos_id": 3}
+    config = dataclasses.replace(CONFIGS["led"], **ids)
+    dataclasses.replace(tiny("led"), config=config).save(tmp_path / "model")
+    model = completed(tmp_path / "model").model
+    assert (model.forced_bos_id, model.forced_eos_id) == (4, 3)
+    typed = completed(tmp_path / "model", changes={"model.forced_eos_id": 2}).model
+    assert (typed.forced_bos_id, typed.forced_eos_id) == (4, 2)
+
+
 def test_what_is_typed_for_training_alone_stays(folders):
     changes = {"model.dropout_rate": 0.3, "model.dtype": "float32"}
     model = completed(folders / "hf", changes=changes).model

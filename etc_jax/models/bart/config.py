@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from etc_jax.base.rules import at_least
-from etc_jax.config.model_fields import free, sized
+from etc_jax.config.model_fields import free, of_vocabulary, sized
 from etc_jax.models.encoder_decoder.config import (
     EncoderDecoderConfig,
     Side,
@@ -44,9 +44,9 @@ class BartConfig(EncoderDecoderConfig):
     embed_norm: bool = sized(True)
     pre_norm: bool = False
     final_norm: bool = sized(False)
-    bos_id: int | None = free(0)
-    forced_bos_id: int | None = free(None)
-    forced_eos_id: int | None = free(2)
+    bos_id: int | None = of_vocabulary(0)
+    forced_bos_id: int | None = of_vocabulary(None)
+    forced_eos_id: int | None = of_vocabulary(2)
 
     @property
     def token_scale(self) -> float:
