@@ -16,7 +16,7 @@ COMMANDS = {
     "speed": (
         *("attention", "layer", "layer_picture", "reformer_speed", "seq2seq_step"),
         *("generation", "pooled_block", "sled_encoder", "encode", "input_pipeline"),
-        "prepare",
+        *("prepare", "step_lengths"),
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
     "rows": ("long_texts", "overfit", "overlapping_bits", "own_files"),
