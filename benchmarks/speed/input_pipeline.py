@@ -225,9 +225,14 @@ def measure(args: argparse.Namespace, sizes: Sizes) -> dict[str, Any]:
                 # Nothing between the rounds: workers would build ahead in that time.
                 how = {"pause_secs": 0.0}
                 rows += timed({"workers": workers}, sizes, args.rounds, **how)
+        lengths = {"long_length": sizes.long_length}
+        plan = packing.pack(cache, **lengths, global_length=sizes.global_length)
+    windows, unpacked = plan.num_windows, len(plan.pieces)
     print(f"{sizes.long_length} long + {sizes.global_length} global tokens")
+    print(f"{windows} windows, {unpacked / windows:.2f} times as many without packing")
     print(table(rows), flush=True)
-    return {"reference": REFERENCE, "num_workers": args.num_workers, "rows": rows}
+    found = {"reference": REFERENCE, "num_workers": args.num_workers, "rows": rows}
+    return found | {"windows": windows, "unpacked_windows": unpacked}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 """Counts inputs and their lengths: of caches, or of the files of a data set.
 
     etc-jax stats caches/nq_train caches/nq_dev caches/books
+    etc-jax stats --long_length=4096 --global_length=230 runs/base/data/*/train
     etc-jax stats --task=natural_questions --tokenizer=vocab.txt \\
         'nq-train-*.jsonl.gz' 'nq-dev-*.jsonl.gz'
 
@@ -8,6 +9,11 @@ Prints a row for each set: how many instances it has, and percentiles of their l
 in tokens, as table 1 of the ETC paper. Folders are what `etc-jax prepare` or the
 preparation of pre-training text made. The lengths are then those of windows, which are
 cut to the size of the input, and of whole documents.
+
+With --long_length text for pre-training is packed as `data.packing=best_fit` does: how
+many windows it makes, which share of their tokens is filled, how many there were if no
+two documents shared one, and how many times faster an epoch is by that, where a step
+takes as long whatever its windows hold (appendix C of the ETC paper: three times).
 
 A cache does not know how long records were before anything was cut off: with --task
 their files are read and tokenised. The length is that of the long input that a record
@@ -41,6 +47,7 @@ from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line, prepare
 from etc_jax.data.array_folder import HEADER
 from etc_jax.data.text.cache import TokenCache
+from etc_jax.data.text.packing import MAX_SENTENCE_TOKENS, pack
 from etc_jax.data.tokenizers.tokenizer import Tokenizer, open_tokenizer
 from etc_jax.data.windows.arrays import offsets_of
 from etc_jax.data.windows.cache import WindowCache
@@ -105,12 +112,17 @@ class Stats:
 # --- sets -----------------------------------------------------------------------------
 
 
-def of_cache(path: str | os.PathLike) -> Stats:
+def of_cache(path: str | os.PathLike, **lengths: int | None) -> Stats:
     """Of a window cache or a token cache, which is checked.
+
+    Args:
+      path: its folder.
+      **lengths: of windows that the text of a token cache is packed into, as of
+        `packing.pack`; none: it is not.
 
     Raises:
       FileNotFoundError: if there is none.
-      ValueError: if it is damaged, of another format, or empty.
+      ValueError: if it is damaged, of another format, empty, or not to be packed so.
     """
     folder = pathlib.Path(path)
     if folder.is_file():
@@ -127,9 +139,14 @@ def of_cache(path: str | os.PathLike) -> Stats:
         raise ValueError(f"{file} is damaged ({e}); build the cache again") from e
     # What only one of the formats has.
     if isinstance(header, dict) and "schema" in header:
+        if lengths:
+            raise ValueError(
+                f"{folder} has windows of their own lengths; --long_length and "
+                "--global_length are of text for pre-training: leave them out"
+            )
         return _of_windows(WindowCache.open(folder), os.fspath(path))
     if isinstance(header, dict) and "token_dtype" in header:
-        return _of_documents(TokenCache.open(folder), os.fspath(path))
+        return _of_documents(TokenCache.open(folder), os.fspath(path), lengths)
     raise ValueError(
         f"{file} is that of neither a window cache nor a token cache; give a folder "
         "that etc-jax prepare or etc_jax.data made"
@@ -155,7 +172,9 @@ def _of_windows(cache: WindowCache, name: str) -> Stats:
     )
 
 
-def _of_documents(cache: TokenCache, name: str) -> Stats:
+def _of_documents(
+    cache: TokenCache, name: str, packed: Mapping[str, int | None]
+) -> Stats:
     documents, sentences = Lengths(), Lengths()
     documents.add_between(cache.document_offsets, cache.sentence_offsets)
     sentences.add_between(cache.sentence_offsets)
@@ -165,11 +184,28 @@ def _of_documents(cache: TokenCache, name: str) -> Stats:
     return Stats(
         name=name,
         kind="documents",
-        facts={"documents": number, "sentences": cache.num_sentences},
+        facts={
+            "documents": number,
+            "sentences": cache.num_sentences,
+            **(_packed(cache, packed) if packed else {}),
+        },
         lengths={"document": documents, "sentence": sentences},
         notes=f"{name}: {shown if replaced else 'nothing passed over'}",
         passed_over={"replaced_chars": replaced},
     )
+
+
+def _packed(cache: TokenCache, lengths: Mapping[str, int | None]) -> dict[str, Any]:
+    longest = min(MAX_SENTENCE_TOKENS, lengths["long_length"])
+    plan = pack(cache, **lengths, max_sentence_tokens=longest)
+    # A piece is a document, or a part of one that is too long for a window.
+    windows, pieces = plan.num_windows, len(plan.pieces)
+    return {
+        "windows": windows,
+        "filled": round(plan.counts.fill, 4),
+        "unpacked windows": pieces,
+        "times faster": round(pieces / windows, 2),
+    }
 
 
 def _some(number: int, where: Any, what: str) -> int:
@@ -286,6 +322,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="with --task: count those that are longer (default: that of the paper)",
     )
     parser.add_argument(
+        "--long_length", type=int, help="pack text for pre-training, see above"
+    )
+    parser.add_argument(
+        "--global_length",
+        type=int,
+        help="with --long_length: sentences of a window (default: any number)",
+    )
+    parser.add_argument(
         "--percentiles",
         type=_percents,
         default=PERCENTILES,
@@ -300,6 +344,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(arguments)
     if args.task is None and (args.tokenizer or args.length is not None):
         parser.error("--tokenizer and --length go with --task")
+    if args.long_length is None and args.global_length is not None:
+        parser.error("--global_length goes with --long_length")
+    if args.task is not None and args.long_length is not None:
+        parser.error("--long_length is of text for pre-training, not of --task")
     if args.task is not None and args.tokenizer is None:
         parser.error("--task needs --tokenizer: lengths are in tokens")
     return args
@@ -317,10 +365,13 @@ def _percents(text: str) -> tuple[float, ...]:
 
 def _sets(args: argparse.Namespace) -> list[Stats]:
     if args.task is None:
-        sets = []
+        sets, lengths = [], {}
+        if args.long_length is not None:
+            lengths = {"long_length": args.long_length}
+            lengths["global_length"] = args.global_length
         for path in args.paths:
             _tell(f"reading {path}")
-            sets.append(of_cache(path))
+            sets.append(of_cache(path, **lengths))
         return sets
     task = task_lib.named_task(args.task, args.format)
     tokenizer = open_tokenizer(args.tokenizer)

@@ -66,6 +66,7 @@ def test_json_and_table(run, capsys):
         low, high = row["tokens_per_sec_quartiles"]
         assert 0 < low <= row["tokens_per_sec"] <= high
         assert 0.5 < row["fill"] <= 1 and len(row["times"]) == 2
+    assert got["unpacked_windows"] > got["windows"] > 40
     sizes = [row["bytes_per_example"] for row in got["rows"]]
     assert sizes[0] == sizes[3] > sizes[1] == sizes[2]
     assert "tokens/s" in capsys.readouterr().out

@@ -191,6 +191,41 @@ def test_text_for_pretraining_has_documents_and_sentences(run, tmp_path):
     ]
 
 
+def test_packing_of_text_is_told_with_what_it_saves(run, tmp_path):
+    # Documents of 21, 30 and 6 tokens; the last one has too few sentences.
+    text = [["the mill was"] * n for n in (7, 10, 2)]
+    cache = make_text(tmp_path, text)
+    code, out, _ = run(cache.path, "--long_length=51", "--global_length=17")
+    assert code == 0
+    head, row = rows(out)
+    found = dict(zip(head, row, strict=True))
+    names = ("windows", "filled", "unpacked windows", "times faster")
+    assert [found[x] for x in names] == ["1", "1.0", "2", "2.0"]
+    # With room for fewer sentences nothing shares a window.
+    _, out, _ = run(cache.path, "--long_length=51", "--global_length=16", "--json")
+    [found] = json.loads(out)["sets"]
+    assert [found[x] for x in names] == [2, 0.5, 2, 1.0]
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--global_length=8"], "--global_length goes with --long_length"),
+        (["--long_length=8", "--task=x"], "--long_length is of text for pre-training"),
+    ],
+)
+def test_lengths_of_windows_go_with_text(run, capsys, argv, message):
+    with pytest.raises(SystemExit):
+        run("some", *argv)
+    assert message in capsys.readouterr().err
+
+
+def test_windows_are_not_packed_anew(run, tmp_path):
+    windows = make_windows(tmp_path, "wikihop", count=3, out="windows")
+    code, _, errors = run(windows.path, "--long_length=64")
+    assert code == 2 and "has windows of their own lengths" in errors
+
+
 def test_sets_of_several_kinds_have_a_table_for_each_kind(run, tmp_path):
     windows = make_windows(tmp_path, "wikihop", count=3, out="windows")
     text = make_text(tmp_path, [["the mill"]])
