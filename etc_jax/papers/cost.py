@@ -86,7 +86,11 @@ def step_flops(config: Config) -> float:
         length = data.long_length
         inputs = [_structure(length, data.global_length)]
         if getattr(config.objective, "cpc_weight", 0):
-            inputs *= 2  # what CPC masks is read once more
+            # What CPC masks is read once more, each sentence alone.
+            lengths = length, data.global_length
+            masked = [round(data.cpc_share * x) for x in lengths]
+            inputs.append(_structure(*masked, apart=True))
+            length -= masked[0]  # MLM masks of what CPC leaves
     elif hasattr(model, "decoder_side"):
         length = data.target_length
         sides = np.ones((1, data.input_length), int), np.ones((1, length), int)
@@ -105,8 +109,12 @@ def step_flops(config: Config) -> float:
     return config.train.batch_size * one
 
 
-def _structure(long: int, global_: int) -> Structure:
-    """A full input, whose global tokens have equal shares of its long ones."""
+def _structure(long: int, global_: int, *, apart: bool = False) -> Structure:
+    """A full input, whose global tokens have equal shares of its long ones.
+
+    `apart`: each global token and its share are an example of their own.
+    """
     shares = np.arange(long) * global_ // long
-    links = shares.astype("int16")[None, :, None]
-    return Structure(np.ones((1, long), int), np.ones((1, global_), int), links)
+    # Numbers of examples, from 1: [1, long] and [1, global_].
+    ids = [apart * x[None] + 1 for x in (shares, np.arange(global_))]
+    return Structure(*ids, shares.astype("int16")[None, :, None])

@@ -2,11 +2,14 @@
 
 import importlib
 import json
+import shlex
 from unittest import mock
 
 import pytest
 from golden_data import require_shared
 
+from benchmarks.__main__ import MODULES
+from benchmarks.kit import machine, report
 from etc_jax.__main__ import COMMANDS
 from etc_jax.cli import command_line
 from etc_jax.papers import plan
@@ -79,6 +82,26 @@ def test_each_row_has_commands_that_fit_and_a_figure_for_each_column(name):
             check_flags(command)
     trains = any(row.runs for row in table.rows)
     assert ("FLOPs" in text and "hours of 8 TPU v5e" in text) == trains
+
+
+MEASURED = [
+    (name, command)
+    for name, table in tables().items()
+    for command in dict.fromkeys(x for row in table.rows for x in row.commands)
+    if command.startswith("python -m benchmarks ")
+]
+
+
+@pytest.mark.parametrize("name, command", MEASURED)
+def test_a_benchmark_of_a_row_takes_its_flags(name, command):
+    benchmark, *argv = shlex.split(command)[3:]
+    main = importlib.import_module(MODULES[benchmark]).main
+    with (
+        mock.patch.object(report, "run", lambda *_, **__: 0),
+        mock.patch.object(report, "run_quiet", lambda *_, **__: 0),
+        mock.patch.object(machine, "use", lambda *_: None),
+    ):
+        assert main(argv) == 0
 
 
 def test_figures_of_the_same_run_before_are_planned_once():
