@@ -73,7 +73,7 @@ def taken(line: str) -> list[str]:
 # Where commands print what comes next, and how often. All are tried below.
 SITES = {
     *{("cli/evaluate.py", 1), ("cli/predict.py", 1), ("cli/prepare.py", 2)},
-    *{("cli/next_steps.py", 4), ("tasks/synthetic/__main__.py", 1)},
+    *{("cli/next_steps.py", 4), ("tasks/synthetic/__main__.py", 2)},
 }
 
 
@@ -100,6 +100,16 @@ def test_invented_items_are_prepared_next(name, tmp_path, capsys):
     task = task_lib.find(words[1].removeprefix("--task="))
     problems = Problems()
     assert list(task.read(words[-1:], problems)) and not problems.counts
+
+
+def test_invented_texts_are_trained_on_next(tmp_path, capsys):
+    argv = ["--task=teachers", "--count=2", f"--out={tmp_path}/texts.jsonl", "--texts"]
+    assert synthetic.main(argv) == 0
+    words = taken(capsys.readouterr().out.splitlines()[-1])
+    assert (
+        words[0] == "train"
+        and f"--config.data.paths=('{tmp_path}/texts.jsonl',)" in words
+    )
 
 
 def test_what_is_prepared_is_trained_on_or_counted_next():

@@ -128,6 +128,6 @@ MAKER = registry.register("invented_items", "squad_pieces")(
         records,
         PieceSizes,
         around=squad.MAKER.around,
-        data_set="squad_distractors",
+        data_set="squad",
     )
 )
