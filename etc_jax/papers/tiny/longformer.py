@@ -104,10 +104,10 @@ STUDIES = {
     "longformer.table5": Study(
         "Masked bytes of the documentation that comes with Python (pydoc_data.topics, "
         "46 % of which are spaces), 5 % held back. A RoBERTa of 2 layers of 64 for "
-        f"{_SHORT} bytes, of one seed and {_SHORT_STEPS} steps, is made a Longformer of "
-        f"{_LONG} positions with windows of {_SHORT}. The paper's 65K steps are {_STEPS} "
-        f"here, its 2K are {_STEPS // 4}, of {_TOKENS:,} bytes. Seeds are of what begins "
-        "at random, masks and order. Bits compare with each other alone.",
+        f"{_SHORT} bytes, of one seed and {_SHORT_STEPS} steps, is made a Longformer "
+        f"of {_LONG} positions with windows of {_SHORT}. The paper's 65K steps are "
+        f"{_STEPS} here, its 2K are {_STEPS // 4}, of {_TOKENS:,} bytes. Seeds are of "
+        "what begins at random, masks and order. Bits compare with each other alone.",
         _positions,
     ),
 }
