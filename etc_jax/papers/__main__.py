@@ -56,8 +56,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     out, read = local_paths.ADDED_TO, local_paths.INPUT
     add("--workdir", type=out, default="reproduced", help="default: reproduced")
     add("--from", type=read, dest="own", help="of etc-jax evaluate, or a run")
-    add("--data", type=str, default="data", help="folder of data sets")
-    add("--texts", type=str, default="texts/*.jsonl.gz", help="for pre-training")
+    add("--data", type=read, default="data", help="folder of data sets")
+    add("--texts", type=read, default="texts/*.jsonl.gz", help="for pre-training")
     add("--device", choices=hardware.kinds(), default="TPU v5e", help="TPU v5e")
     add("--devices", type=int, default=8)
     add("--efficiency", type=float, default=cost.EFFICIENCY)

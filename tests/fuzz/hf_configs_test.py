@@ -85,6 +85,7 @@ def check(rng: random.Random, place, count: Count) -> None:
         out=str(place / "ours"),
         overwrite=False,
         without_tokenizer=False,
+        command_line="etc-jax convert",
     )
     trial(lambda: convert_sources.hf(args), count, f"{family} {name}")
 

@@ -148,6 +148,7 @@ def test_a_folder_without_a_tokenizer_gets_none(bert, tmp_path, capsys):
     assert command(f"--to_hf={ours}", f"--out={back}") == 0
     assert "transformers would make up a tokenizer" in capsys.readouterr().out
     assert sorted(p.name for p in back.iterdir()) == [
+        "README.md",
         "config.json",
         "model.safetensors",
     ]
