@@ -152,6 +152,6 @@ def _draw(runs: Runs) -> None:
                 ax.barh(height, statistics.mean(values), color="C0", alpha=0.25)
         ax.set_title(column)
         ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
-        ax.invert_yaxis()
+        ax.set_ylim(len(names) - 0.5, -0.5)
     picture.suptitle(f"{table.name}, {runs.scale}: bars and dots ours, | the paper's")
     picture.savefig(runs.file.with_suffix(".png"))
