@@ -121,4 +121,7 @@ def get_config(arg: str = ""):
         vocab_size=model.vocab_size,
         input_length=model.max_length,
     )
+    if config.data.source == "builtin":
+        longest = min(config.data.max_sentence_tokens, model.max_length)
+        config.data.max_sentence_tokens = longest
     return config
