@@ -198,11 +198,4 @@ def _spent_before(folder: pathlib.Path) -> Spent | None:
 
 def _last_step(folder: pathlib.Path) -> int:
     """Of the evaluations; -1 if there is none."""
-    return max((line["step"] for line in evaluations(folder)), default=-1)
-
-
-def evaluations(folder: pathlib.Path) -> list[dict[str, Any]]:
-    """The evaluations of a run, in order: its learning curve."""
-    file = folder / metrics.FILE
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    return max((line["step"] for line in metrics.evaluations(folder)), default=-1)

@@ -22,6 +22,7 @@ from etc_jax.cli import evaluate
 from etc_jax.config import Config
 from etc_jax.configs.quickstart import quickstart_wikihop
 from etc_jax.training.errors import RunError
+from etc_jax.training.reporting import metrics
 
 MODEL = quickstart_wikihop.MODEL
 
@@ -106,7 +107,7 @@ class Study:
         spent = finetuning_runs.train(config, folder)
         curve = tuple(
             (line["step"], self.scale * line[self.metric])
-            for line in finetuning_runs.evaluations(folder)
+            for line in metrics.evaluations(folder)
         )
         scores = self.score_fn(config, folder)
         return Run(row, seed, scores, curve, spent, before)

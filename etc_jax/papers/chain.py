@@ -24,6 +24,7 @@ from etc_jax.__main__ import COMMANDS
 from etc_jax.base.terminal import in_shell, say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.cli.command_line import INTERRUPTED
+from etc_jax.loading.run_results import SCORES
 from etc_jax.training.errors import PREEMPTED, RunError
 from etc_jax.training.reporting import metrics
 
@@ -34,7 +35,6 @@ _RESUMED = ("train", "prepare", "evaluate")
 # These match patterns themselves.
 _MATCHING = ("stats", "corpora", "train")
 DONE = "done"
-SCORES = "scores.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,14 +127,10 @@ def _read(file: pathlib.Path) -> Any:
 
 
 def _evaluation(workdir: pathlib.Path, step: int | None) -> Mapping[str, Any]:
-    try:
-        lines = (workdir / metrics.FILE).read_text().splitlines()
-    except OSError as error:
-        raise RunError(f"{workdir} is no run: {error}") from error
-    every = [x for x in map(json.loads, lines) if x["kind"] == "eval"]
-    every = [x for x in every if step in (None, x["step"])]
+    every = [x for x in metrics.evaluations(workdir) if step in (None, x["step"])]
     if not every:
-        raise RunError(f"{workdir} has no evaluation at step {step}")
+        at = "" if step is None else f" at step {step}"
+        raise RunError(f"{workdir} has no evaluation{at}")
     return every[-1]
 
 
@@ -185,6 +181,10 @@ class Chain:
                 f"two commands make {path}:\n{self.commands[out]}\n{command}"
             )
         return path
+
+    def name_of(self, path: str) -> str:
+        """What `do` was told to make, of the path that it returned."""
+        return pathlib.Path(path).relative_to(self.root).as_posix()
 
     def is_done(self, command: Command) -> bool:
         """Whether it was carried out before.

@@ -58,13 +58,9 @@ class Cost:
 
 def cost_of(config: Config) -> Cost:
     """Of the run of a config."""
-    section, steps = config.checkpoint, config.train.num_steps
-    parameters = _parameters(config.family, config.model)
-    checkpoints = (section.keep or 1) + (section.keep_best or 0)
-    flops = step_flops(config) * steps
-    return Cost(
-        parameters, steps, flops, float(checkpoints * _STATE_BYTES * parameters)
-    )
+    steps, parameters = config.train.num_steps, _parameters(config.family, config.model)
+    kept_bytes = config.checkpoint.most_kept(steps) * _STATE_BYTES * parameters
+    return Cost(parameters, steps, step_flops(config) * steps, float(kept_bytes))
 
 
 @functools.cache  # tracing a model takes a second

@@ -21,7 +21,7 @@ from etc_jax.cli import flag as config_flag
 from etc_jax.config import Config
 from etc_jax.papers import lengths
 from etc_jax.papers.chain import Chain, Command, Measured
-from etc_jax.papers.table import Row, Table
+from etc_jax.papers.table import Row, Table, variants_of, with_tuples
 
 # Configs whose argument says what is learnt, and from which model.
 _BY_ARGUMENT = ("sled", "led", "bart_ls", "long_t5")
@@ -54,13 +54,9 @@ def data_sets() -> Mapping[str, Files]:
     """By the names that tables have for them."""
     file = importlib.resources.files(__package__) / "data_sets.json"
     return {
-        name: Files(**{"task": name} | {k: _tupled(x) for k, x in fields.items()})
+        name: Files(**{"task": name, **with_tuples(fields)})
         for name, fields in json.loads(file.read_text()).items()
     }
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def chain_of(
@@ -101,11 +97,7 @@ def chain_of(
         else:  # texts, of which the run's own evaluations are the measure
             changes = *row.changes, f"--config.train.seed={seed}"
             run = _trained_on_texts(chain, row, config, changes, texts, start)
-            run, at, step = (
-                str(pathlib.Path(run).relative_to(chain.root)),
-                "evaluation",
-                row.step,
-            )
+            run, at, step = chain.name_of(run), "evaluation", row.step
         for column, metric in table.columns_of(name).items():
             measured[column] = metric.at(run, at, step)
     return measured
@@ -145,7 +137,6 @@ def _trained_on_texts(
 
 def _texts_flags(chain: Chain, config: str, texts: str, start: str | None) -> list[str]:
     """Where a config that learns texts finds them, and what it begins with."""
-    name, _, arg = config.partition(":")
     values = config_flag.read(config)
     flags = []
     if values.data.source in ("jsonl", "bytes", "builtin"):
@@ -154,13 +145,14 @@ def _texts_flags(chain: Chain, config: str, texts: str, start: str | None) -> li
         flags.append("--config.data.source=jsonl")
     if values.data.source in ("jsonl", "builtin"):
         flags.append(f"--config.data.tokenizer={tokenizer_of(config)}")
-    if start := start or _started(chain, name, arg.split(","), config):
+    if start := start or _started(chain, config):
         flags.append(f"--config.checkpoint.init_from={start}")
     return flags
 
 
-def _started(chain: Chain, name: str, variants: list[str], config: str) -> str:
+def _started(chain: Chain, config: str) -> str:
     """The model that a run without one of ours begins with; "": none."""
+    name, variants = config.partition(":")[0], variants_of(config)
     size = "base" if "base" in variants else "large"
     if name == "denoising":
         return _extended(chain, f"bart-{size}", "bart_ls", 16384)
@@ -187,8 +179,7 @@ def _pooling(variants: Sequence[str]) -> tuple[str, ...]:
 
 def tokenizer_of(config: str) -> str:
     """The vocabulary of a config's model, as it is released."""
-    name, _, arg = config.partition(":")
-    variants = arg.split(",")
+    name, variants = config.partition(":")[0], variants_of(config)
     size = "base" if "base" in variants else "large"
     if name in ("denoising", "bart_ls"):
         return f"bart-{size}"
@@ -218,19 +209,18 @@ def _released(name: str, variants: list[str]) -> str:
 
 def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     """A run on a data set and its evaluation, whose name in the chain is returned."""
-    files, (name, _, arg) = data_sets()[data_name], config.partition(":")
-    variants, values = arg.split(","), config_flag.read(config)
+    files, values = data_sets()[data_name], config_flag.read(config)
+    name, variants = config.partition(":")[0], variants_of(config)
     tokenizer = tokenizer_of(config)
     if start is None:
-        start = _started(chain, name, variants, config)
+        start = _started(chain, config)
     if name.startswith("longformer"):
         start, tokenizer = _longformer(chain, name, variants, files.task)
     if name == "bart_ls" and not start:
         start = _extended(chain, tokenizer, "bart_ls", 16384, *_pooling(variants))
     if name in ("sled", "led", "long_t5"):
         start = tokenizer
-    changes = [x for x in row.changes if x.startswith("--config.")]
-    flags = _prepare_flags(values, files, changes)
+    flags = _prepare_flags(values, row.changes)
     train, dev = (_there(data, part) for part in (files.train, files.dev))
     words = [f"--task={files.task}", f"--tokenizer={tokenizer}", *flags]
     how = (x.strip("-").rpartition("=")[2] for x in flags)
@@ -251,7 +241,7 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
             words.append(f"--config.data.validation_files={tuple(dev)}")
         if start:
             words.append(f"--config.checkpoint.init_from={start}")
-    words += [*changes, f"--config.train.seed={seed}"]
+    words += [*row.changes, f"--config.train.seed={seed}"]
     run = chain.do("train", f"runs/{out}", f"--config={config}", *words)
     scored = f"scores/{out}"
     chain.do("evaluate", scored, f"--model={run}", *dev)
@@ -279,7 +269,7 @@ def _longformer(chain: Chain, name: str, variants: list[str], task: str):
     return chain.do("convert", f"models/{model}", f"--hf={model}"), model
 
 
-def _prepare_flags(values: Any, files: Files, changes: list[str]) -> list[str]:
+def _prepare_flags(values: Any, changes: Sequence[str]) -> list[str]:
     """How inputs are made, as a config reads them."""
     data = values.data
     lengths = ("input_length", "target_length")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from etc_jax.cli import flag as config_flag
 from etc_jax.papers import cost
-from etc_jax.papers.chain import Chain, Command
+from etc_jax.papers.chain import Command
 from etc_jax.papers.paper_scale import config_of, without_paths
-from etc_jax.papers.study import PAPER, Runs
+from etc_jax.papers.study import NOT_HERE, PAPER, Runs
 from etc_jax.papers.table import Row
 
 _GB = 1e9
@@ -44,11 +44,12 @@ def text(
     every: dict[str, Command] = {}
     lines, hours, disk = [], 0.0, 0.0
     for row in rows:
-        lines += [f"# {row.name}"]
-        lines += [f"# {x}" for x in (row.note, _without(runs, row)) if x]
+        planned = [runs.chain(row, seed) for seed in seeds]
+        chains = [x[0] for x in planned if x]
+        without = "" if row.commands or chains else NOT_HERE
+        lines += [f"# {x}" for x in (row.name, row.note, without) if x]
         lines += row.commands
-        for seed in seeds:
-            chain, _ = runs.chain(row, seed) or (Chain("."), {})
+        for chain in chains:
             for command in chain.commands.values():
                 if command.out in every:
                     lines.append(f"# {command.out}: see above")
@@ -82,10 +83,6 @@ def _grid(command: Command) -> list[str]:
     except ValueError:  # the paper has settings of other data sets alone
         return []
     return [f"# one of {count} settings of the paper; etc-jax sweep trains them all"]
-
-
-def _without(runs: Runs, row: Row) -> str:
-    return "" if row.commands or runs.chain(row, 0) else "not here"
 
 
 def _in_words(took: cost.Cost, hardware: Hardware) -> str:

@@ -10,13 +10,13 @@ from typing import Any
 
 from etc_jax.base.extras import MissingExtraError
 from etc_jax.base.whole_files import write_whole
-from etc_jax.papers.study import OWN, SCALES, Runs
+from etc_jax.papers.study import NOT_HERE, OWN, SCALES, Runs
 from etc_jax.papers.table import Figure, Row, Table
 from etc_jax.training.reporting import curves
 
 _LOG = logging.getLogger(__name__)
 
-NOT_HERE, NOT_RUN = "not here", "not run"
+NOT_RUN = "not run"
 
 
 def listing(tables: Iterable[Table], workdir: str | os.PathLike) -> str:
@@ -53,7 +53,7 @@ def markdown(runs: Runs) -> str:
 
 
 def _lines(runs: Runs) -> str:
-    table, every = runs.table, runs.figures()
+    table, every, run_here = runs.table, runs.figures(), runs.here()
     told = [x for x in table.columns if x not in table.compared]
     head = ["row", *told]
     for column in table.compared:
@@ -69,13 +69,13 @@ def _lines(runs: Runs) -> str:
             compared = _compared(paper[column], values, _digits(table, column))
             line += [_shown(paper[column]), *compared]
         cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
-        line += [f"{cpu:.0f}" if cpu else "", _state(runs, row, filled)]
+        line += [f"{cpu:.0f}" if cpu else "", _state(row, filled, row in run_here)]
         lines.append(line)
     return "\n".join(f"| {' | '.join(_cell(x) for x in line)} |" for line in lines)
 
 
-def _state(runs: Runs, row: Row, filled: Sequence[Mapping[str, Any]]) -> str:
-    if not filled and not row.commands and runs.chain(row, 0) is None:
+def _state(row: Row, filled: Sequence[Mapping[str, Any]], is_run: bool) -> str:
+    if not filled and not row.commands and not is_run:
         return "; ".join(filter(None, [NOT_HERE, row.note]))
     folders = [x["folder"] for x in filled if x["seed"] == OWN]
     return "; ".join(filter(None, [*folders, "" if filled else NOT_RUN, row.note]))

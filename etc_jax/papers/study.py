@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from etc_jax.base.whole_files import write_whole
+from etc_jax.loading.run_results import SCORES
 from etc_jax.papers import paper_scale
-from etc_jax.papers.chain import SCORES, Chain, Measured
+from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.table import Row, Table
 from etc_jax.training.errors import UserError
 
 PAPER, TINY = "paper", "tiny"
 SCALES = (PAPER, TINY)
 OWN = "own"
+NOT_HERE = "not here"
 
 
 @dataclasses.dataclass(frozen=True)

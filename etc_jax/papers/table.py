@@ -140,9 +140,18 @@ class Table:
         return [row for row in every if not wanted or row.name in wanted]
 
 
+def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a dataclass as JSON has them, whose lists become tuples."""
+    return {k: tuple(x) if isinstance(x, list) else x for k, x in fields.items()}
+
+
+def variants_of(config: str) -> list[str]:
+    """Those in the name of a config: of "etc_base_nq:512,shared" two."""
+    return [x for x in config.partition(":")[2].split(",") if x]
+
+
 def _row(name: str, figures: list[Figure], fields: Mapping[str, Any]) -> Row:
-    lists = {k: tuple(x) if isinstance(x, list) else x for k, x in fields.items()}
-    return Row(name, tuple(figures), **lists)
+    return Row(name, tuple(figures), **with_tuples(fields))
 
 
 def _table(fields: Mapping[str, Any]) -> Table:

@@ -19,12 +19,10 @@ from etc_jax.datasets.of_config import task_of
 from etc_jax.datasets.options import parsed
 from etc_jax.datasets.task import Task
 from etc_jax.generation.options import DEFAULTS, GenerationConfig, of_model
+from etc_jax.loading.run_results import SCORES
 from etc_jax.prediction import runner
 from etc_jax.prediction.model_files import TrainedModel, open_model
 from etc_jax.training.errors import UserError
-
-# File of an evaluation with its metrics.
-SCORES = "scores.json"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.study import Study
-from etc_jax.papers.table import Row
+from etc_jax.papers.table import Row, variants_of
 from etc_jax.papers.tiny import steps
 
 # Data set of the paper's size -> (the one with files of its own, how texts are
@@ -22,14 +22,8 @@ BLOCK, LENGTH = 40, 240
 # questions; 37 rows of the table after them are sentinels.
 WORDS, ROWS, END = 283, 320, 102
 SHORT_STEPS, TEXT_STEPS, STEPS = 300, 100, 100
-MODEL = {
-    **{"model.embed_dim": 64, "model.mlp_dim": 128, "model.num_layers": 2},
-    **{"model.num_decoder_layers": 1, "model.max_length": BLOCK},
-    **{"model.vocab_size": ROWS, "model.dropout_rate": 0.0},
-    # Without norms before the branches, and with weights as small as those of a width
-    # of 768, a narrow model hardly begins to learn.
-    **{"model.pre_norm": True, "model.final_norm": True},
-    **{"model.initializer_range": 0.1, "model.activation": "relu"},
+MODEL = steps.BART | {
+    **{"model.mlp_dim": 128, "model.max_length": BLOCK, "model.vocab_size": ROWS},
     **{"train.batch_size": 64, "optimizer.learning_rate": 3e-3},
 }
 # What a small model has not as a large one that learns texts.
@@ -92,7 +86,7 @@ def _on_texts(chain: Chain, row: Row, config: str, seed: int) -> tuple[str, str]
     """(name, folder) of a run that fills in what is missing from texts."""
     corpus = row.corpus[0] if row.corpus else "random"
     file, field = _texts(chain, corpus)
-    variants = [x for x in config.partition(":")[2].split(",") if x != "base"]
+    variants = [x for x in variants_of(config) if x != "base"]
     length = LENGTH // 2 if "8k" in variants else LENGTH
     fields = ON_TEXTS | {
         "checkpoint.init_from": _extended(chain),
@@ -124,8 +118,7 @@ def _tuned(
         *("prepare", f"{folder}/inputs", f"--task={task}", *_READ),
         *(f"--input_length={LENGTH}", f"--tokenizer={_short(chain)}", train),
     )
-    variants = row.runs[data].partition(":")[2].split(",")
-    variants = [x for x in variants if x not in ("base", data)]
+    variants = [x for x in variants_of(row.runs[data]) if x not in ("base", data)]
     name, start = "bart", ""
     if row.pretrain:
         name, start = _on_texts(chain, row, row.pretrain, 0)

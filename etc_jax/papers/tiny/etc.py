@@ -8,7 +8,7 @@ from typing import Any
 
 from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.study import Study
-from etc_jax.papers.table import Row, find
+from etc_jax.papers.table import Row, find, variants_of
 from etc_jax.papers.tiny import steps
 from etc_jax.papers.tiny.steps import DEV, TRAIN
 
@@ -140,27 +140,24 @@ NATURAL_QUESTIONS = Questions(
 )
 
 
-def _variants(config: str) -> tuple[str, list[str]]:
-    name, _, arg = config.partition(":")
-    return name, [x for x in arg.split(",") if x]
-
-
 def _name(*configs: str) -> str:
     """Of a run: its variants, and those of the run before it."""
-    return "_from_".join("-".join(_variants(x)[1]) or "plain" for x in configs if x)
+    return "_from_".join("-".join(variants_of(x)) or "plain" for x in configs if x)
+
+
+def _tiny(config: str, *without: str) -> str:
+    """The same, small, but for some variants."""
+    variants = [x for x in variants_of(config) if x not in without]
+    return f"{config.partition(':')[0]}:{','.join([*variants, 'tiny'])}"
 
 
 def _pretrained(chain: Chain, questions: Questions, config: str) -> str:
     """A run on the documents of the records; one seed serves all."""
-    folder = f"etc/{questions.task}"
+    folder, maker = f"etc/{questions.task}", (*questions.maker, "--texts")
     texts, dev_texts = (
-        chain.do(
-            *("synthetic", f"{folder}/{part}_texts.jsonl", *questions.maker, "--texts"),
-            *(f"--count={count}", f"--seed={seed}"),
-        )
-        for part, count, seed in ((TRAIN, questions.count, 1), (DEV, 512, 2))
+        steps.invented(chain, folder, part, count, *maker, end="_texts.jsonl")
+        for part, count in ((TRAIN, questions.count), (DEV, questions.dev_count))
     )
-    name, variants = _variants(config)
     words = questions.prepared(chain)["data.paths"][0]
     fields = {
         **MODEL,
@@ -174,9 +171,9 @@ def _pretrained(chain: Chain, questions: Questions, config: str) -> str:
         "data.cache_dir": chain.root / folder / "texts",
         "data.max_sentence_tokens": 32,
     }
-    config = f"{name}:{','.join([*variants, 'tiny'])}"
-    before = f"{folder}/before-{_name(config)}"
-    return steps.trained(chain, before, config, 0, 200, *steps.changes(fields))
+    before = f"{folder}/before-{_name(_tiny(config))}"
+    argv = _tiny(config), 0, 200, *steps.changes(fields)
+    return steps.trained(chain, before, *argv)
 
 
 def table3(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
@@ -190,7 +187,6 @@ def table3(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
         (HOTPOTQA, 120, ("--threshold=0.4",)),
     ):
         task = questions.task
-        name, variants = _variants(row.runs[task])
         fields = {
             **MODEL,
             **DENSE,
@@ -201,8 +197,7 @@ def table3(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
         }
         run = steps.trained(
             *(chain, f"etc/{task}/{_name(row.runs[task], row.pretrain)}"),
-            f"{name}:{','.join([*variants, 'tiny'])}",
-            *(seed, num_steps, *steps.changes(fields)),
+            *(_tiny(row.runs[task]), seed, num_steps, *steps.changes(fields)),
         )
         file = questions.file(chain, DEV)
         measured |= steps.scored(chain, run, "etc.table3", task, *flags, file)
@@ -211,8 +206,10 @@ def table3(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
 
 def table4(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
     """Keyphrases of pages, from nothing; see `Study`."""
-    name, variants = _variants(row.runs.get("openkp", ""))
-    if name != "etc_base_openkp" or {"512", "fixed_blocks"} & {*variants}:
+    config = row.runs.get("openkp", "")
+    if not config.startswith("etc_base_openkp"):
+        return None
+    if {"512", "fixed_blocks"} & {*variants_of(config)}:
         return None
     if row.pretrain.startswith("etc_base_pretrain:no_cpc"):
         return None  # without pre-training the row after it
@@ -224,8 +221,7 @@ def table4(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
         "train.batch_size": 32,
     }
     run = steps.trained(
-        *(chain, f"etc/openkp/{_name(row.runs['openkp'])}"),
-        f"{name}:{','.join([*variants, 'tiny'])}",
+        *(chain, f"etc/openkp/{_name(config)}", _tiny(config)),
         *(seed, 48, *steps.changes(fields)),
     )
     file = OPENKP.file(chain, DEV)
@@ -254,7 +250,7 @@ def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
     if row.name not in ARTICLES:
         return None
     how, task = ARTICLES[row.name], "natural_questions"
-    name, variants = _variants(row.runs[task])
+    config = row.runs[task]
     long, global_ = NATURAL_QUESTIONS.long, NATURAL_QUESTIONS.global_
     kind, flags, model = "", (), {}
     if how != "long":
@@ -263,7 +259,7 @@ def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
     if how == "bert":
         global_, model = 1, {"model.radius": WINDOW, "model.max_positions": WINDOW}
         flags = (f"--long_length={WINDOW}", "--global_length=1", "--flat")
-    if "2x_radius" in variants:
+    if "2x_radius" in variants_of(config):
         model = {"model.radius": 2 * MODEL["model.radius"]}
     fields = {
         **MODEL,
@@ -274,11 +270,9 @@ def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
         "optimizer.learning_rate": 2e-3,
         "train.batch_size": _TOKENS // long,
     }
-    # Of the lengths alone, which are given above.
-    variants = [x for x in variants if x != "512"]
     run = steps.trained(
-        *(chain, f"etc/{task}/{how}-{_name(row.runs[task])}"),
-        f"{name}:{','.join([*variants, 'tiny'])}",
+        *(chain, f"etc/{task}/{how}-{_name(config)}"),
+        _tiny(config, "512"),  # of the lengths alone, which are given above
         *(seed, _STEPS[how], *steps.changes(fields)),
     )
     file = NATURAL_QUESTIONS.file(chain, DEV)

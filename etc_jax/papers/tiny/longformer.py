@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import pathlib
 import pydoc_data.topics
 from collections.abc import Mapping
 
 from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.study import Study
-from etc_jax.papers.table import Row, find
+from etc_jax.papers.table import Row, find, variants_of
 from etc_jax.papers.tiny.steps import changes, trained
 
 # Prose that comes with Python: 0.7 MB, as literals of its source, so 46 % are spaces.
 _TEXT = {"data.paths": (pydoc_data.topics.__file__,)}
 _SIZES = {"model.embed_dim": 64, "model.mlp_dim": 128, "optimizer.clip_norm": 1.0}
-
-
-def _below(chain: Chain, path: str) -> str:
-    return str(pathlib.Path(path).relative_to(chain.root))
 
 
 # --- windows --------------------------------------------------------------------------
@@ -31,7 +26,7 @@ def _windows(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     flags = changes(_TEXT | _SIZES | fields)
     run = trained(chain, name, config, seed, 300, *flags)
     metric = find("longformer.table4").measured["dev_bpc"]
-    return {"dev_bpc": metric.at(_below(chain, run), "evaluation")}
+    return {"dev_bpc": metric.at(chain.name_of(run), "evaluation")}
 
 
 # --- positions ------------------------------------------------------------------------
@@ -71,7 +66,7 @@ def _positions(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
             *(f"--from={start}", "--to=longformer", f"--seed={seed}"),
             *(f"--max_length={length}", f"--window={_SHORT}", *words),
         )
-    variants = row.runs["texts"].partition(":")[2].split(",")
+    variants = variants_of(row.runs["texts"])
     steps = 0 if "as_it_is" in variants else _STEPS
     variants = [*(x for x in variants if x != "65k"), "short", "bytes"]
     fields = {
@@ -90,7 +85,7 @@ def _positions(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     )
     metric = find("longformer.table5").measured["base"]
     step = row.step and steps // 4
-    return {"base": metric.at(_below(chain, run), "evaluation", step)}
+    return {"base": metric.at(chain.name_of(run), "evaluation", step)}
 
 
 STUDIES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping
 
 from etc_jax.papers.chain import Chain, Measured
@@ -34,8 +33,7 @@ def _duplication(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     measured = {}
     for column, metric in find(_TABLE).measured.items():
         out = run(_variants(row.runs[column]), f"{name}_by_{column}", 0, start)
-        out = pathlib.Path(out).relative_to(chain.root)
-        measured[column] = metric.at(str(out), "evaluation")
+        measured[column] = metric.at(chain.name_of(out), "evaluation")
     return measured
 
 

@@ -17,19 +17,7 @@ QUESTION, PARAGRAPH, SHORT, WINDOW = 8, 14, 28, 18
 # Paragraphs of a question of each figure.
 FOUR, TWO = 4, 2
 EXTENDED = 3 * SHORT  # positions of LED, those of the backbone over and over
-MODEL = {
-    "model.embed_dim": 64,
-    "model.num_layers": 2,
-    "model.num_decoder_layers": 1,
-    "model.activation": "relu",
-    "model.dropout_rate": 0.0,
-    # Norms before the branches: the other order learns the names later, if at all.
-    "model.pre_norm": True,
-    "model.final_norm": True,
-    # That of BART is for widths of 768: narrow layers would hardly begin to learn.
-    "model.initializer_range": 0.1,
-    "optimizer.eps": 1e-6,
-}
+MODEL = steps.BART | {"optimizer.eps": 1e-6}
 # Rows of figures 3 and 4 -> (config, its variant, whether the question is apart).
 SYSTEMS: Mapping[str, tuple[str, str, bool]] = {
     "BART-base oracle (gold paragraph alone)": ("sled", "truncated", False),
