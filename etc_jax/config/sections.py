@@ -49,10 +49,13 @@ class ObjectiveConfig:
       name: under which the objective or the data set is registered.
       reads: what it learns from: see `DataConfig.gives`; (): from anything.
       lengths: those of `LENGTHS` that its batches have; (): what it reads decides.
+      hub_task: the Hub of Hugging Face's name of what is learnt, such as "fill-mask";
+        None: the Hub has none. That of a data set is its learner's.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
     lengths: ClassVar[tuple[str, ...]] = ()
+    hub_task: ClassVar[str | None] = None
 
     name: str = ""
 

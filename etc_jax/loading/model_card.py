@@ -18,7 +18,7 @@ from typing import Any
 
 from etc_jax.base.terminal import printable
 from etc_jax.config import Config
-from etc_jax.config.kinds import is_objective, lengths_of
+from etc_jax.config.kinds import is_objective, learner_of, lengths_of
 from etc_jax.conversion import exchange
 from etc_jax.conversion.engine import flatten
 from etc_jax.conversion.formats import license_files, native
@@ -47,21 +47,8 @@ _PATTERN_SIZES = {
     "chunk_length": "chunks of {}",
     "num_hashes": "{} rounds of hashing",
 }
-# What a run has learnt, an objective or the learner of a data set, or the end of the
-# class of transformers -> task on the Hub. It has none for writing a text for another.
-_PIPELINES = {
-    "mlm_cpc": "fill-mask",
-    "masked_lm": "fill-mask",
-    "causal_lm": "text-generation",
-    "labels": "text-classification",
-    "label_sets": "text-classification",
-    "token_labels": "token-classification",
-    "spans": "question-answering",
-    "natural_questions": "question-answering",
-    "hotpotqa": "question-answering",
-    "choices": "multiple-choice",
-    "wikihop": "multiple-choice",
-    "retrieval": "sentence-similarity",
+# The end of the name of a class of transformers -> task on the Hub.
+_HUB_TASKS = {
     "ForMaskedLM": "fill-mask",
     "ForPreTraining": "fill-mask",
     "ModelWithLMHead": "text-generation",
@@ -224,16 +211,16 @@ class _Model:
         return name
 
     @property
-    def pipeline(self) -> str | None:
+    def hub_task(self) -> str | None:
         """What the Hub calls its task; None if the Hub has no word for it."""
         if (run := self.origin.run) is not None:
             if run.data.gives in _NOT_TEXT:
                 return None
-            name = run.objective.name
-            learnt = name if is_objective(name) else task_of(run).learner
-            return _PIPELINES.get(learnt)
+            if is_objective(run.objective.name):
+                return run.objective.hub_task
+            return learner_of(task_of(run), type(run.model)).hub_task
         name = self.class_name or ""
-        return next((x for end, x in _PIPELINES.items() if name.endswith(end)), None)
+        return next((x for end, x in _HUB_TASKS.items() if name.endswith(end)), None)
 
 
 # --- the head -------------------------------------------------------------------------
@@ -254,7 +241,7 @@ def _head(model: _Model) -> str:
         license_name=license and license.name,
         base_model=model.origin.repository,
         tags=["etc_jax", native.family_of(model.config)],
-        pipeline_tag=model.pipeline,
+        pipeline_tag=model.hub_task,
         # The name of what the results are of.
         model_name=model.name if results else None,
         eval_results=results or None,
@@ -275,7 +262,7 @@ def _eval_results(model: _Model) -> list[Any]:
         tables += _validation(run, results.last)
     return [
         EvalResult(
-            task_type=model.pipeline or run.objective.name,
+            task_type=model.hub_task or run.objective.name,
             dataset_type=kind,
             dataset_name=data,
             metric_type=metric,

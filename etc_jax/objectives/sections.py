@@ -26,6 +26,7 @@ class MlmCpcConfig(ObjectiveConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("text",)
     lengths: ClassVar[tuple[str, ...]] = ("long_length", "global_length")
+    hub_task = "fill-mask"
 
     name: str = "mlm_cpc"
     mlm_weight: float = 0.8
@@ -63,6 +64,7 @@ class MaskedLmConfig(ObjectiveConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("bytes", "text")
     lengths: ClassVar[tuple[str, ...]] = ("input_length",)
+    hub_task = "fill-mask"
 
     name: str = "masked_lm"
 
@@ -215,5 +217,6 @@ class CausalLmConfig(ObjectiveConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("text", "bytes", "images", "symbols")
     lengths: ClassVar[tuple[str, ...]] = ("input_length",)
+    hub_task = "text-generation"
 
     name: str = "causal_lm"

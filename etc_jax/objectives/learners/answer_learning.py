@@ -28,6 +28,8 @@ class OneCandidate(Finetuning):
       label_smoothing: share of the target spread over all candidates.
     """
 
+    hub_task = "multiple-choice"
+
     @property
     def label_smoothing(self) -> float:
         return 0.0
@@ -56,6 +58,8 @@ class OneCandidate(Finetuning):
 class Spans(Finetuning):
     """Any of some places of the answer: outputs are `SpanLogits` of the text."""
 
+    hub_task = "question-answering"
+
     def losses(self, outputs: SpanLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return span_losses(outputs, batch, self.is_token(batch))
 
@@ -65,6 +69,8 @@ class Spans(Finetuning):
 
 class NaturalQuestions(Finetuning):
     """Answer type, short and long answer: outputs are `AnswerLogits`."""
+
+    hub_task = "question-answering"
 
     def losses(self, outputs: AnswerLogits, batch: Any) -> tuple[jax.Array, Sums]:
         return answer_losses(outputs, batch)

@@ -69,6 +69,7 @@ class WikihopLongformer(OneCandidate, MarkedFinetuning):
 class HotpotqaLongformer(MarkedFinetuning):
     """Paragraphs, sentences, answer type and span: outputs are `EvidenceLogits`."""
 
+    hub_task = "question-answering"
     marked = (PARAGRAPHS, SENTENCES)
     schema = _marked(*marked)
 

@@ -85,6 +85,8 @@ class HeadFinetuning(EtcFinetuning):
 class StructuredHotpotqa(HeadFinetuning):
     """Supporting sentences, answer type and span: outputs are `AnswerLogits`."""
 
+    hub_task = "question-answering"
+
     def head(self, config: EtcConfig, deterministic: bool) -> HotpotqaHead:
         return HotpotqaHead(config, name="head")
 

@@ -31,6 +31,7 @@ class Learner(abc.ABC):
     Attributes:
       models: configs of the models that there may be; see `takes`.
       section: of the objective in a config.
+      hub_task: the Hub of Hugging Face's name of the task; None: the Hub has none.
       schema: what it reads of a batch besides labels and weights.
       learns_from: what a batch to learn from has besides the schema.
       model: config of the model, one of those that it takes.
@@ -41,6 +42,7 @@ class Learner(abc.ABC):
 
     models: ClassVar[tuple[type, ...]]
     section: ClassVar[type[RegularisedConfig]] = FinetuningConfig
+    hub_task: ClassVar[str | None] = None
     schema: ClassVar[Schema]
     learns_from: ClassVar[tuple[str, ...]] = (LABELS, WEIGHTS)
 

@@ -44,6 +44,7 @@ class Labels(Finetuning):
     """Labels of a text or its tokens: outputs are float32 `[b, ..., classes]`."""
 
     section = LabelsConfig
+    hub_task = "text-classification"
 
     @property
     def problem(self) -> str | None:
@@ -98,6 +99,8 @@ class TokenLabels(Labels):
     Outputs are float32 `[b, n, classes]`. Each text counts alike: its loss is the mean
     over its tokens with a label.
     """
+
+    hub_task = "token-classification"
 
     def losses(self, outputs: jax.Array, batch: Any) -> tuple[jax.Array, Sums]:
         """See `Finetuning.losses`; of outputs `[b, n, classes]`."""

@@ -66,6 +66,7 @@ class SequenceRetrieval(EncoderFinetuning):
     """
 
     section = RetrievalConfig
+    hub_task = "sentence-similarity"
     schema: ClassVar[Schema] = dataclasses.replace(
         sequence.SCHEMA.extended(
             {
