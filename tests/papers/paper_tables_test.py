@@ -14,6 +14,7 @@ from etc_jax.__main__ import COMMANDS
 from etc_jax.cli import command_line
 from etc_jax.papers import plan
 from etc_jax.papers.chain import Chain
+from etc_jax.papers.paper_scale import config_of
 from etc_jax.papers.study import PAPER, TINY, Runs, studies
 from etc_jax.papers.table import find, tables
 
@@ -137,6 +138,9 @@ def test_every_study_is_of_a_table_and_runs_some_of_its_rows():
                 assert measure.out in chain.commands
             for command in chain.commands.values():
                 check_flags(command)
+                # Of prepared inputs the folder has the lengths.
+                if command.name == "train" and "prepared=" not in command.config:
+                    config_of(command)
 
 
 def test_an_unknown_name_is_told_with_the_nearest_one():

@@ -31,6 +31,7 @@ ON_TEXTS = {
     **{"model.dtype": "float32", "model.remat_policy": "none"},
     **{"model.dropout_rate": 0.0, "model.logits_chunk_length": BLOCK},
     **{"optimizer.learning_rate": 1e-3, "optimizer.clip_norm": 1.0},
+    **{"data.vocab_size": WORDS, "data.max_sentence_tokens": LENGTH // 2},
 }
 # The model that chooses what is missing from a text.
 GENERATOR = {
