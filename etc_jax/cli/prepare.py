@@ -270,6 +270,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="with --vocab_size: the most frequent words, whole; others are unknown",
     )
+    parser.add_argument(
+        "--cased",
+        action="store_true",
+        help="with --vocab_size: words keep their capitals and accents",
+    )
     parser.add_argument("--out", required=True, type=OUTPUT, help="folder to make")
     add_lengths(parser)
     parser.add_argument(
@@ -333,12 +338,14 @@ def _tokenizer(args: argparse.Namespace, task: Task, sizes: InputSizes) -> Token
             vocab_size=args.vocab_size,
             sizes=sizes,
             whole_words=args.whole_words,
+            lower_case=not args.cased,
         )
-    if args.whole_words:
-        raise ValueError(
-            "--whole_words is of a vocabulary to learn; give --vocab_size in place of "
-            "--tokenizer"
-        )
+    for name in ("whole_words", "cased"):
+        if getattr(args, name):
+            raise ValueError(
+                f"--{name} is of a vocabulary to learn; give --vocab_size in place of "
+                "--tokenizer"
+            )
     return open_tokenizer(args.tokenizer)
 
 

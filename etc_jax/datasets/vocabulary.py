@@ -60,8 +60,9 @@ def learn(
     vocab_size: int,
     sizes: InputSizes | None = None,
     whole_words: bool = False,
+    lower_case: bool = True,
 ) -> Tokenizer:
-    """Learns a lower-cased WordPiece vocabulary from the texts of a data set's inputs.
+    """Learns a WordPiece vocabulary from the texts of a data set's inputs.
 
     These are all texts that its records give to a tokenizer: questions, documents,
     answers to be written. The same files give the same vocabulary, id for id. It has
@@ -74,6 +75,7 @@ def learn(
       sizes: lengths of an input; None: those of the paper.
       whole_words: the vocabulary has the most frequent words whole, and all others are
         [UNK]; otherwise it has pieces of words.
+      lower_case: whether capitals and accents are dropped.
 
     Raises:
       ValueError: if the files do not give that many pieces or words.
@@ -87,6 +89,7 @@ def learn(
         (text for document in chosen for text in document.paragraphs),
         vocab_size=vocab_size - len(task.tokens),
         special=_FURTHER,
+        lower_case=lower_case,
     )
     return _with_tokens(learned, task)
 

@@ -96,6 +96,7 @@ def test_what_cannot_be_learned_is_named(items, tmp_path, capsys):
     assert run(items, tmp_path / "c", "--vocab_size=9999", "--whole_words") == 2
     assert "vocab_size is 9999; expected 107 to" in capsys.readouterr().err
     (tmp_path / "v.txt").write_text("[UNK]\n")
-    given = ("--whole_words", f"--tokenizer={tmp_path / 'v.txt'}")
-    assert run(items, tmp_path / "c", *given) == 2
-    assert "--whole_words is of a vocabulary to learn" in capsys.readouterr().err
+    for flag in ("--whole_words", "--cased"):
+        given = (flag, f"--tokenizer={tmp_path / 'v.txt'}")
+        assert run(items, tmp_path / "c", *given) == 2
+        assert f"{flag} is of a vocabulary to learn" in capsys.readouterr().err

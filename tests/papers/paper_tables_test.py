@@ -59,6 +59,16 @@ def test_figures_are_those_of_the_papers():
             assert paper == {k: x for k, x in values if x is not None}
 
 
+def test_percent_of_a_paper_are_percent_here():
+    """Metrics here are shares, or bits, which are neither."""
+    for table in tables().values():
+        for column, metric in table.measured.items():
+            figures = [table.paper(row)[column] for row in table.rows]
+            most = max((x for x in figures if isinstance(x, int | float)), default=None)
+            if most is not None and metric.name != "bits":
+                assert metric.scale == (100 if most > 1.5 else 1), (table.name, column)
+
+
 @pytest.mark.parametrize(
     "name",
     [

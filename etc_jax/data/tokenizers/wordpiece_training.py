@@ -1,4 +1,4 @@
-"""Learning a lower-cased WordPiece vocabulary from texts, of pieces or whole words.
+"""Learning a WordPiece vocabulary from texts, of pieces or whole words.
 
 The special ids are those of the uncased BERT vocabulary that the official ETC models
 use: [PAD] = 0, [unused0] = 1 (global token of a sentence), [unused1] = 2 (global token
@@ -35,6 +35,7 @@ def train(
     vocab_size: int,
     min_char_count: int = 20,
     special: Sequence[str] = (),
+    lower_case: bool = True,
 ) -> WordPieceTokenizer:
     """Learns a vocabulary; the same texts give the same vocabulary, id for id.
 
@@ -43,12 +44,13 @@ def train(
       vocab_size: ids wanted, special tokens included.
       min_char_count: characters seen less often become [UNK].
       special: tokens after `SPECIAL_TOKENS`, which no text is tokenised into.
+      lower_case: whether capitals and accents are dropped.
 
     Raises:
       ValueError: if the texts do not give that many pieces.
     """
     texts = list(texts)
-    chars = _frequent_chars(texts, min_char_count)
+    chars = _frequent_chars(texts, min_char_count, lower_case)
     # The trainer numbers the inner pieces ("##a") in the order of a hash map that is
     # seeded anew in each process, and breaks ties between joins by these numbers.
     # Named beforehand, as special tokens, they have fixed numbers.
@@ -68,7 +70,7 @@ def train(
         show_progress=False,
     )
     # With the text normalised as the vocabulary will read it.
-    learner = bert_tokenizer([UNKNOWN])
+    learner = bert_tokenizer([UNKNOWN], lower_case)
     learner.train_from_iterator(texts, trainer)
     vocabulary = learner.get_vocab()
     if len(vocabulary) != vocab_size:
@@ -76,11 +78,16 @@ def train(
             f"the texts give {len(vocabulary)} pieces, not vocab_size {vocab_size}; "
             "lower vocab_size or give more text"
         )
-    return WordPieceTokenizer(sorted(vocabulary, key=vocabulary.__getitem__))
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    return WordPieceTokenizer(pieces, lower_case=lower_case)
 
 
 def frequent_words(
-    texts: Iterable[str], *, vocab_size: int, special: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    special: Sequence[str] = (),
+    lower_case: bool = True,
 ) -> WordPieceTokenizer:
     """A vocabulary of the most frequent whole words; all others become [UNK].
 
@@ -88,11 +95,12 @@ def frequent_words(
       texts: training texts, read once.
       vocab_size: ids wanted, special tokens included.
       special: as for `train`.
+      lower_case: as for `train`.
 
     Raises:
       ValueError: if the texts do not have that many words, or there is room for none.
     """
-    cut = bert_tokenizer([UNKNOWN])
+    cut = bert_tokenizer([UNKNOWN], lower_case)
     counts: collections.Counter[str] = collections.Counter()
     for text in texts:
         words = cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))
@@ -107,11 +115,13 @@ def frequent_words(
         )
     # Of equally frequent ones the first by the alphabet, whatever the order of texts.
     words = sorted(counts, key=lambda word: (-counts[word], word))[:wanted]
-    return WordPieceTokenizer([*fixed, *words])
+    return WordPieceTokenizer([*fixed, *words], lower_case=lower_case)
 
 
-def _frequent_chars(texts: Sequence[str], min_count: int) -> list[str]:
-    normalizer = normalizers.BertNormalizer(lowercase=True)
+def _frequent_chars(
+    texts: Sequence[str], min_count: int, lower_case: bool
+) -> list[str]:
+    normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     counts: collections.Counter[str] = collections.Counter()
     for text in texts:
         counts.update(normalizer.normalize_str(text))

@@ -106,6 +106,19 @@ def test_the_most_frequent_words_are_whole_and_others_unknown():
     assert more.pieces(range(106, 109)) == ["!", ",", "."]
 
 
+@pytest.mark.parametrize(
+    "learn, more", [(frequent_words, {}), (tokenizer.train, {"min_char_count": 1})]
+)
+def test_a_cased_vocabulary_keeps_capitals_and_accents(learn, more):
+    texts = ["Der B\u00e4cker backt.", "Der B\u00e4cker backt."]
+    sizes = {frequent_words: 104 + 4, tokenizer.train: 104 + 30}
+    made = learn(texts, vocab_size=sizes[learn], lower_case=False, **more)
+    [(ids, _), (lower, _)] = made.encode_batch(["Der B\u00e4cker", "der backer"])
+    assert made.pieces(ids) == ["Der", "B\u00e4cker"]
+    assert made.decode(ids) == "Der B\u00e4cker"
+    assert made.lower_case is False and ids.tolist() != lower.tolist()
+
+
 @pytest.mark.parametrize("size", [104, 109])
 def test_more_words_than_there_are_are_refused(size):
     with pytest.raises(ValueError, match=f"{size}; expected 105 to 108: 104 special"):
