@@ -1,4 +1,4 @@
-"""SLED's figures 3 and 4 and table 2, by a small BART on invented articles."""
+"""SLED's figures and its table 2, by a small BART on invented articles."""
 
 from __future__ import annotations
 
@@ -77,24 +77,29 @@ def _run(
     paragraphs: int,
     apart: bool,
     fields: Mapping[str, object],
+    read: int = 0,
 ) -> str:
-    """A model that begins with the backbone and sees each question once."""
+    """A model that begins with the backbone and sees each question once.
+
+    It is given `paragraphs`, and reads the first `read` of them; 0: all.
+    """
     backbone, words = _backbone(chain)
     family, variants = config.split(":")
     if family == "led":
         flags = f"--from={backbone}", "--to=led", f"--max_length={EXTENDED}"
         backbone = chain.do("extend", "sled/led", *flags, f"--window={WINDOW}")
     # The question, the paragraphs, and an end token twice.
-    length = QUESTION + paragraphs * PARAGRAPH + 2 if apart else SHORT
-    read = [f"--task={TASK}", f"--order={order}", "--target_length=2"]
-    read += [f"--tokenizer={words}", f"--input_length={length}"]
+    length = QUESTION + (read or paragraphs) * PARAGRAPH + 2 if apart else SHORT
+    flags = [f"--task={TASK}", f"--order={order}", "--target_length=2"]
+    flags += [f"--tokenizer={words}", f"--input_length={length}"]
     if order != "alone":
-        read.append(f"--distractors={paragraphs - 1}")
+        flags.append(f"--distractors={paragraphs - 1}")
     if apart:
-        read.append(f"--prefix_length={QUESTION}")
+        flags.append(f"--prefix_length={QUESTION}")
     kind = f"{order}_{length}" + ("_apart" if apart else "")
+    kind += f"_of_{paragraphs}" if read else ""
     train, dev = (
-        chain.do("prepare", f"sled/{kind}_{part}", *read, _records(chain, part))
+        chain.do("prepare", f"sled/{kind}_{part}", *flags, _records(chain, part))
         for part in (TRAIN, DEV)
     )
     argument = ",".join(filter(None, [TASK, "short", variants]))
@@ -162,6 +167,34 @@ def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
     return steps.scored(chain, run, "sled.table2", f"{TASK}_shuffled", file)
 
 
+def chunks(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
+    """Windows of other lengths; see `Study`."""
+    window = int(row.name.removeprefix("c = "))
+    # Of figure 3's length it is that figure's run.
+    name = "sled" if window == WINDOW else f"window-{window}"
+    fields = {"model.sled.window": window}
+    run = _run(chain, name, "shuffled", seed, "sled:", FOUR, True, fields)
+    return steps.scored(
+        chain, run, "own.chunk_size", f"{TASK}_shuffled", _records(chain, DEV)
+    )
+
+
+def lengths(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
+    """The beginnings of inputs alone; see `Study`."""
+    family, _, read = row.name.partition(", ")
+    count = FOUR if read == "all" else int(read.split()[0])
+    fields = {"model.sled.window": WINDOW}
+    if family == "LED":
+        fields = {"model.attention_window": f"({WINDOW},)"}
+    name, cut = family.lower(), 0 if count == FOUR else count
+    name += f"-read-{cut}" if cut else ""
+    argv = "shuffled", seed, f"{family.lower()}:", FOUR, True, fields, cut
+    run = _run(chain, name, *argv)
+    return steps.scored(
+        chain, run, "own.input_length", f"{TASK}_shuffled", _records(chain, DEV)
+    )
+
+
 _RECIPE = (
     "All begin with one BART of 2 + 1 layers of 64, trained on 2,500 batches of 64 "
     "questions of short texts of 28 tokens; then 100 batches of 32 questions, each "
@@ -185,4 +218,6 @@ STUDIES = {
         figure4,
     ),
     "sled.table2": Study(_FOUR, table2),
+    "own.chunk_size": Study(_FOUR, chunks),
+    "own.input_length": Study(_FOUR, lengths),
 }
