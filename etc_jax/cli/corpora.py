@@ -1,4 +1,4 @@
-"""Makes corpora of long texts for pre-training, from documents of any length.
+"""Makes corpora of long texts to pre-train on, and pairs to learn retrieval from.
 
     etc-jax corpora long --min_length=8192 --tokenizer=models/bart \\
         --out=long.jsonl.gz 'books/*.txt' 'news/*.jsonl.gz'
@@ -12,6 +12,12 @@
         length; see `data.text.linking`. A longer document is a text of its own. Needs
         scikit-learn: pip install "etc_jax[corpora]".
 
+    etc-jax corpora cloze --length=1400 --queries=4 --out=pairs.jsonl 'books/*.jsonl.gz'
+
+        Paragraphs, each with the passage of so many words that it was taken out of:
+        queries and passages for `etc-jax prepare --task=retrieval`; see
+        `data.text.cloze`. --after keeps queries away from the beginning.
+
 Short documents that have nothing to do with each other need no command: training packs
 them into texts, in another order in each epoch.
 
@@ -21,8 +27,9 @@ Lengths are in tokens of the vocabulary, as training counts them, or in words wi
 16,384 has room for 16,382.
 
 --out is a file of JSON lines, gzipped if it is named .gz. It appears whole or not at
-all. `text` has the paragraphs of a text, with blank lines between them, `documents` the
-name of each document and the number of its paragraphs. Train on it with
+all. Of long and link `text` has the paragraphs of a text, with blank lines between
+them, `documents` the name of each document and the number of its paragraphs. Train on
+it with
 
     --config.data.source=jsonl --config.data.paths="('linked.jsonl.gz',)"
 
@@ -36,6 +43,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import sys
 from array import array
@@ -47,8 +55,10 @@ import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.base.rules import at_least
+from etc_jax.base.terminal import next_command
 from etc_jax.base.whole_files import check_out, whole_text, work_folder
 from etc_jax.cli import command_line
+from etc_jax.data.text.cloze import Cloze, pairs
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.linking import Linker, Linking
 from etc_jax.data.text.long_texts import (
@@ -177,13 +187,24 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     ):
         default = getattr(Linking, name)
         add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
-    for command in (long, link):
+    cloze = commands.add_parser("cloze", help="take queries out of passages")
+    add = cloze.add_argument
+    add("--length", required=True, type=int, help="the most that a passage has")
+    for name, text in (
+        ("least", "of a query"),
+        ("queries", "of a passage, at most"),
+        ("after", "of a passage before its queries, at least"),
+        ("seed", "of queries"),
+    ):
+        default = getattr(Cloze, name)
+        add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
+    for command in (long, link, cloze):
         _add_files(command.add_argument)
     return parser.parse_args(argv)
 
 
 def _add_files(add) -> None:
-    """What both commands read and write."""
+    """What all commands read and write."""
     add("files", nargs="+", type=INPUT, help="text or JSON lines, or globs")
     add("--out", required=True, type=OUTPUT, help="file to write, JSON lines")
     add("--overwrite", action="store_true", help="if --out exists")
@@ -205,7 +226,7 @@ def _run(args: argparse.Namespace) -> str:
     length_fn, unit = in_words, "words"
     if args.tokenizer is not None:
         length_fn, unit = in_tokens(open_tokenizer(args.tokenizer)), "tokens"
-    make = _long if args.command == "long" else _link
+    make = {"long": _long, "link": _link, "cloze": _cloze}[args.command]
     return f"{args.out}: {make(args, source, length_fn, unit)}"
 
 
@@ -243,6 +264,23 @@ def _link(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
         f"{written.alone:,} have one\n{written.report_lengths(unit)}\n"
         f"{written.report_similarity(linker.random_similarity)}"
     )
+
+
+def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
+    del unit
+    names = (field.name for field in dataclasses.fields(Cloze))
+    cloze = Cloze(**{name: getattr(args, name) for name in names})
+    count, passages = 0, set()
+    with whole_text(args.out) as file:
+        documents = _with_progress(source, "documents read")
+        for pair in pairs(documents, length_fn, cloze):
+            values = dataclasses.asdict(pair)
+            file.write(f"{json.dumps(values, ensure_ascii=False)}\n")
+            count += 1
+            passages.add(pair.id.rpartition("-")[0])
+    said = f"{count:,} queries of {len(passages):,} passages"
+    words = "--task=retrieval", "--tokenizer=VOCABULARY", "--out=prepared", args.out
+    return f"{said}\n{next_command('prepare', *words)}"
 
 
 def _with_progress(items: Iterable[T], unit: str) -> Iterator[T]:
