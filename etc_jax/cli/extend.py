@@ -81,8 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--num_globals",
         type=int,
-        help="tokens in front that are global, of big_bird; default: 0, its first and "
-        "last block are",
+        help="tokens in front that are global, of big_bird, whose first and last block "
+        "are too; of bart_ls in front of each block; default: 0",
+    )
+    add(
+        "--overlap",
+        action="store_true",
+        help="of bart_ls: tokens see half of each neighbour of their block",
     )
     add(
         "--pooling_layers",

@@ -31,6 +31,7 @@ _OPTIONS = (
     "window",
     "block_size",
     "num_globals",
+    "overlap",
     "pooling_layers",
     "copy_global",
 )
@@ -51,8 +52,9 @@ class Extension:
         and LongT5; None: the source's, or 512, of LED 1024, of LongT5 254.
       block_size: of block-sparse attention; None: the source's, or 64; of LongT5;
         None: 16; of BART-LS; None: 1,024.
-      num_globals: tokens in front of the blocks that are global; None: the source's,
-        or 0.
+      num_globals: tokens in front of the blocks that are global, of BART-LS in front of
+        each; None: the source's, or 0.
+      overlap: tokens of a BART-LS see half of each neighbour of their block.
       pooling_layers: last layers of a BART-LS that attend to averages; None: 4.
       positions: "copy" those of the source block by block, or begin "new" ones after
         them at random.
@@ -66,6 +68,7 @@ class Extension:
     window: int | None = None
     block_size: int | None = None
     num_globals: int | None = None
+    overlap: bool = False
     pooling_layers: int | None = None
     positions: Literal["copy", "new"] = "copy"
     copy_global: bool = False

@@ -19,6 +19,7 @@ from typing import Any
 from etc_jax import config as config_lib
 from etc_jax.cli import flag as config_flag
 from etc_jax.config import Config
+from etc_jax.configs.text_to_text import bart_ls
 from etc_jax.papers import lengths
 from etc_jax.papers.chain import Chain, Command, Measured
 from etc_jax.papers.table import Row, Table, variants_of, with_tuples
@@ -171,10 +172,16 @@ def _extended(chain: Chain, model: str, family: str, length: int, *more: str) ->
     return chain.do("extend", f"models/{model}_{family}{end}", *flags)
 
 
-def _pooling(variants: Sequence[str]) -> tuple[str, ...]:
-    """What `extend` is to know of a BART-LS without averages (its table 1)."""
-    without = {"blocks", "overlap", "globals"} & {*variants}
-    return ("--pooling_layers=0",) if without else ()
+def mechanism(variants: Sequence[str], **instead: int) -> list[str]:
+    """What `extend` is to know of a BART-LS of table 1.
+
+    Args:
+      variants: of the config.
+      **instead: values other than those of the paper.
+    """
+    values = {k: x for name in variants for k, x in bart_ls.ROWS.get(name, {}).items()}
+    values |= {k: x for k, x in instead.items() if k in values}
+    return [f"--{k}" if x is True else f"--{k}={x}" for k, x in values.items()]
 
 
 def tokenizer_of(config: str) -> str:
@@ -217,7 +224,7 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     if name.startswith("longformer"):
         start, tokenizer = _longformer(chain, name, variants, files.task)
     if name == "bart_ls" and not start:
-        start = _extended(chain, tokenizer, "bart_ls", 16384, *_pooling(variants))
+        start = _extended(chain, tokenizer, "bart_ls", 16384, *mechanism(variants))
     if name in ("sled", "led", "long_t5"):
         start = tokenizer
     flags = _prepare_flags(values, row.changes)

@@ -81,11 +81,15 @@ def test_a_bart_becomes_a_bart_ls_that_is_the_same_but_for_its_averages():
     assert not top["attention"]["pool"]["out"]["bias"].any()
 
 
-def test_a_bart_becomes_a_bart_ls_without_averages():
+@pytest.mark.parametrize("more", [{"overlap": True}, {"num_globals": 8}])
+def test_a_bart_becomes_a_bart_ls_without_averages(more):
     config = PAIRS["bart"]
-    asked = Extension("bart_ls", max_length=150, block_size=40, pooling_layers=0)
-    made = extend(params_of(config), config, asked)
-    assert made.config.pooling_layers == 0 and made.difference < 1e-4
+    blocks = {"block_size": 40, "pooling_layers": 0, **more}
+    made = extend(
+        params_of(config), config, Extension("bart_ls", max_length=150, **blocks)
+    )
+    assert dataclasses.replace(made.config, **blocks) == made.config
+    assert made.difference < 1e-4
     assert "top_stack" not in made.params["encoder"]
 
 

@@ -56,7 +56,8 @@ were not trained on long texts, each of which is a variant here:
     base,overlap   blocks that overlap: 60.6, 34.8, 28.0
     base,globals   64 global tokens in each block: 60.3, 35.4, 29.8
 
-(the last three begin with a model of `etc-jax extend --pooling_layers=0`) and
+(the last three begin with a model of `etc-jax extend --pooling_layers=0`, and
+`--overlap` or `--num_globals=64`) and
 
     r3f         R3F for one's own texts too
     short       4 layers of 128, blocks of 128 and inputs of 1,024 tokens: for a laptop
@@ -166,11 +167,13 @@ def _of(task: str) -> text_to_text.WritingRecipe:
 
 SETTINGS = {task: _of(task) for task in INPUTS}
 SETTINGS["text_to_text"] = dataclasses.replace(SETTINGS["text_to_text"], epochs=10)
-_ROWS = {
+# Of table 1, and flags of `etc-jax extend` of the same names.
+ROWS = {
     "blocks": {"pooling_layers": 0},
     "overlap": {"pooling_layers": 0, "overlap": True},
     "globals": {"pooling_layers": 0, "num_globals": 64},
 }
+SHORT_GLOBALS = 8
 
 
 def get_config(arg: str = ""):
@@ -179,10 +182,10 @@ def get_config(arg: str = ""):
     family, model = chosen.model(
         "bart_ls_base" if "base" in chosen.variants else "bart_ls_large"
     )
-    for name in chosen.variants & _ROWS.keys():
-        model = dataclasses.replace(model, **_ROWS[name])
+    for name in chosen.variants & ROWS.keys():
+        model = dataclasses.replace(model, **ROWS[name])
     if chosen.short and "globals" in chosen.variants:
-        model = dataclasses.replace(model, num_globals=8)
+        model = dataclasses.replace(model, num_globals=SHORT_GLOBALS)
     adam = {"b1": 0.9, "b2": 0.999, "eps": 1e-6, "weight_decay": 0.0}
     config = text_to_text.config_of(chosen, family, model, **adam)
     config.schedule.name = "polynomial"
@@ -203,4 +206,4 @@ def get_sweep(arg: str = ""):
 
 def _choose(arg: str) -> text_to_text.Chosen:
     flags = ("base", "r3f")
-    return text_to_text.choose(arg, SETTINGS, tuple(_ROWS), flags=flags)
+    return text_to_text.choose(arg, SETTINGS, tuple(ROWS), flags=flags)

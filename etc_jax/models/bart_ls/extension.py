@@ -44,6 +44,8 @@ def extend(params: Mapping[str, Any], config: BartConfig, asked: Extension) -> E
         "max_length": length_of(config, asked),
         "max_target_length": config.max_target_length,
         "pooling_layers": pooling,
+        "num_globals": asked.num_globals or 0,
+        "overlap": asked.overlap,
     }
     if asked.block_size is not None:
         fields["block_size"] = asked.block_size
@@ -81,4 +83,6 @@ def _xavier(rng: np.random.Generator, shape: tuple[int, ...], width: int) -> np.
     return rng.uniform(-most, most, shape).astype(np.float32)
 
 
-EXTENSION = Target((BartConfig,), extend, ("block_size", "pooling_layers"))
+EXTENSION = Target(
+    (BartConfig,), extend, ("block_size", "num_globals", "overlap", "pooling_layers")
+)

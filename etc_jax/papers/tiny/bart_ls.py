@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from etc_jax.configs.text_to_text import bart_ls
 from etc_jax.papers.chain import Chain, Measured
+from etc_jax.papers.paper_scale import mechanism
 from etc_jax.papers.study import Study
 from etc_jax.papers.table import Row, variants_of
 from etc_jax.papers.tiny import steps
@@ -31,7 +33,7 @@ ON_TEXTS = {
     **{"model.dtype": "float32", "model.remat_policy": "none"},
     **{"model.dropout_rate": 0.0, "model.logits_chunk_length": BLOCK},
     **{"optimizer.learning_rate": 1e-3, "optimizer.clip_norm": 1.0},
-    **{"data.vocab_size": WORDS, "data.max_sentence_tokens": LENGTH // 2},
+    **{"data.vocab_size": WORDS, "data.max_sentence_tokens": LENGTH // 4},
 }
 # The model that chooses what is missing from a text.
 GENERATOR = {
@@ -61,8 +63,9 @@ def _extended(chain: Chain, *more: str) -> str:
     config = f"sled:text_to_text,truncated,short,prepared={_short(chain)}"
     flags = *steps.changes(MODEL), *_SELDOM
     bart = steps.trained(chain, "bart_ls/bart", config, 0, SHORT_STEPS, *flags)
+    name = "_".join(["long", *(x.strip("-") for x in more)])
     return chain.do(
-        *("extend", f"bart_ls/{'blocks' if more else 'pooled'}", f"--from={bart}"),
+        *("extend", f"bart_ls/{name}", f"--from={bart}"),
         *("--to=bart_ls", f"--max_length={LENGTH}", f"--block_size={BLOCK}", *more),
     )
 
@@ -123,8 +126,9 @@ def _tuned(
     name, start = "bart", ""
     if row.pretrain:
         name, start = _on_texts(chain, row, row.pretrain, 0)
-    else:  # Table 1's rows without averages have variants.
-        start = _extended(chain, *["--pooling_layers=0"][: len(variants)])
+    else:
+        more = mechanism(variants, num_globals=bart_ls.SHORT_GLOBALS)
+        start = _extended(chain, *more)
     arg = ",".join([*variants, "short", task, f"prepared={inputs}", f"from={start}"])
     fields = {f"objective.generation.{k}": x for k, x in writing.items()}
     # Its loss needs a second pass over the inputs.
