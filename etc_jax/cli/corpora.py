@@ -16,7 +16,9 @@
 
         Paragraphs, each with the passage of so many words that it was taken out of:
         queries and passages for `etc-jax prepare --task=retrieval`; see
-        `data.text.cloze`. --after keeps queries away from the beginning.
+        `data.text.cloze`. --after keeps queries away from the beginning,
+        --split=train leaves out a share of the documents, and --split=validation takes
+        these alone.
 
 Short documents that have nothing to do with each other need no command: training packs
 them into texts, in another order in each epoch.
@@ -59,7 +61,7 @@ from etc_jax.base.terminal import next_command
 from etc_jax.base.whole_files import check_out, whole_text, work_folder
 from etc_jax.cli import command_line
 from etc_jax.data.text.cloze import Cloze, pairs
-from etc_jax.data.text.corpus import Document
+from etc_jax.data.text.corpus import Document, check_share, is_validation
 from etc_jax.data.text.linking import Linker, Linking
 from etc_jax.data.text.long_texts import (
     LengthFn,
@@ -72,6 +74,7 @@ from etc_jax.data.text.sources import BORDERS, FORMATS, TextSource, read_documen
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
 
 _PROG = "etc-jax corpora"
+SPLITS = ("all", "train", "validation")
 
 T = TypeVar("T")
 
@@ -198,6 +201,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     ):
         default = getattr(Cloze, name)
         add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
+    add("--split", choices=SPLITS, default="all", help="default: all documents")
+    add("--validation", type=float, default=0.2, help="share of them; default: 0.2")
     for command in (long, link, cloze):
         _add_files(command.add_argument)
     return parser.parse_args(argv)
@@ -270,9 +275,10 @@ def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
     del unit
     names = (field.name for field in dataclasses.fields(Cloze))
     cloze = Cloze(**{name: getattr(args, name) for name in names})
+    check_share(args.validation)
     count, passages = 0, set()
     with whole_text(args.out) as file:
-        documents = _with_progress(source, "documents read")
+        documents = _of_split(args, _with_progress(source, "documents read"))
         for pair in pairs(documents, length_fn, cloze):
             values = dataclasses.asdict(pair)
             file.write(f"{json.dumps(values, ensure_ascii=False)}\n")
@@ -281,6 +287,14 @@ def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
     said = f"{count:,} queries of {len(passages):,} passages"
     words = "--task=retrieval", "--tokenizer=VOCABULARY", "--out=prepared", args.out
     return f"{said}\n{next_command('prepare', *words)}"
+
+
+def _of_split(args, documents: Iterable[Document]) -> Iterator[Document]:
+    """Those that are asked for; their names alone decide."""
+    for document in documents:
+        kept = is_validation(document.name, args.validation)
+        if args.split == "all" or kept == (args.split == "validation"):
+            yield document
 
 
 def _with_progress(items: Iterable[T], unit: str) -> Iterator[T]:

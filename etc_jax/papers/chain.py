@@ -149,13 +149,20 @@ class Chain:
 
     Args:
       root: folder of all that they make.
+      data: folder of the official data sets.
+      texts: files of texts to learn from, a pattern.
 
     Attributes:
       commands: by what they make.
     """
 
-    def __init__(self, root: str | os.PathLike):
-        self.root = pathlib.Path(root)
+    def __init__(
+        self,
+        root: str | os.PathLike,
+        data: str = "data",
+        texts: str = "texts/*.jsonl.gz",
+    ):
+        self.root, self.data, self.texts = pathlib.Path(root), data, texts
         self.commands: dict[str, Command] = {}
 
     def do(self, name: str, out: str, *flags: str) -> str:

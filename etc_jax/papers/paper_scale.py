@@ -60,9 +60,7 @@ def data_sets() -> Mapping[str, Files]:
     }
 
 
-def chain_of(
-    chain: Chain, table: Table, row: Row, seed: int, *, data: str, texts: str
-) -> dict[str, Measured]:
+def chain_of(chain: Chain, table: Table, row: Row, seed: int) -> dict[str, Measured]:
     """Adds the commands of a row; returns where its figures will be, by column.
 
     Args:
@@ -70,21 +68,17 @@ def chain_of(
       table: of the row.
       row: what is run.
       seed: of the last run; those before have the paper's.
-      data: folder of the data sets.
-      texts: files of texts for pre-training, a pattern.
     """
     measured = lengths.add_stats(
         chain,
         row,
         lambda name: [data_sets()[name].task, *row.stats],
-        lambda name: tuple(f"{data}/{x}" for x in _one_each(data_sets()[name])),
+        lambda name: tuple(f"{chain.data}/{x}" for x in _one_each(data_sets()[name])),
     )
     for name, config in row.runs.items():
         start = None
         if row.pretrain:
-            start = _trained_on_texts(
-                chain, row, row.pretrain, row.pretrain_changes, texts
-            )
+            start = _trained_on_texts(chain, row, row.pretrain, row.pretrain_changes)
         elif words := row.start.get(name, row.start.get("")):
             command, *words = words
             values = "_".join(x.partition("=")[2] for x in words)
@@ -93,11 +87,11 @@ def chain_of(
                 values += f"_seed{seed}"
             start = chain.do(command, f"models/{_folder(values)}", *words)
         if name in data_sets():
-            run = _on_records(chain, config, row, name, start, seed, data)
+            run = _on_records(chain, config, row, name, start, seed)
             at, step = "scores", None
         else:  # texts, of which the run's own evaluations are the measure
             changes = *row.changes, f"--config.train.seed={seed}"
-            run = _trained_on_texts(chain, row, config, changes, texts, start)
+            run = _trained_on_texts(chain, row, config, changes, start)
             run, at, step = chain.name_of(run), "evaluation", row.step
         for column, metric in table.columns_of(name).items():
             measured[column] = metric.at(run, at, step)
@@ -119,11 +113,10 @@ def _trained_on_texts(
     row: Row,
     config: str,
     changes: Sequence[str],
-    texts: str,
     start: str | None = None,
 ) -> str:
     """A run that learns texts; returns its folder."""
-    ends = []
+    texts, ends = chain.texts, []
     if row.corpus:
         kind, *words = row.corpus
         tokenizer, out = f"--tokenizer={tokenizer_of(config)}", f"texts/{kind}.jsonl.gz"
@@ -214,7 +207,7 @@ def _released(name: str, variants: list[str]) -> str:
     return f"led-{size}-16384" if name == "led" else f"long-t5-tglobal-{size}"
 
 
-def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
+def _on_records(chain, config, row: Row, data_name, start, seed) -> str:
     """A run on a data set and its evaluation, whose name in the chain is returned."""
     files, values = data_sets()[data_name], config_flag.read(config)
     name, variants = config.partition(":")[0], variants_of(config)
@@ -228,7 +221,7 @@ def _on_records(chain, config, row: Row, data_name, start, seed, data) -> str:
     if name in ("sled", "led", "long_t5"):
         start = tokenizer
     flags = _prepare_flags(values, row.changes)
-    train, dev = (_there(data, part) for part in (files.train, files.dev))
+    train, dev = (_there(chain.data, part) for part in (files.train, files.dev))
     words = [f"--task={files.task}", f"--tokenizer={tokenizer}", *flags]
     how = (x.strip("-").rpartition("=")[2] for x in flags)
     end = _folder("_".join([data_name, pathlib.Path(tokenizer).name, *how]))

@@ -43,8 +43,9 @@ def listing(tables: Iterable[Table], workdir: str | os.PathLike) -> str:
 def markdown(runs: Runs) -> str:
     """The table: paper | ours | difference of each column that is measured."""
     table = runs.table
-    title = ", ".join(filter(None, [table.number, f"section {table.section}"]))
-    parts = [f"# {table.name}: {table.title}", f"{title}. Scale: {runs.scale}."]
+    section = table.section and f"section {table.section}"
+    where = ", ".join(filter(None, [table.number, section]))
+    parts = [f"# {table.name}: {table.title}", f"Scale: {runs.scale}. {where}".strip()]
     parts += filter(None, [runs.about, table.note])
     if table.rows:
         parts.append(_lines(runs))

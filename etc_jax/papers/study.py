@@ -62,8 +62,8 @@ class Runs:
       table: what is run.
       scale: of `SCALES`.
       workdir: of all tables, which share what is the same.
-      data: folder of the official data sets, at the paper's size.
-      texts: files for pre-training there, a pattern.
+      data: see `Chain`.
+      texts: see `Chain`.
     """
 
     table: Table
@@ -87,13 +87,13 @@ class Runs:
 
     def chain(self, row: Row, seed: int) -> tuple[Chain, dict[str, Measured]] | None:
         """Its commands, and where its figures will be; None: it is not run here."""
-        chain = Chain(pathlib.Path(self.workdir, self.scale))
+        root = pathlib.Path(self.workdir, self.scale)
+        chain = Chain(root, self.data, self.texts)
         if self.scale == TINY:
             study = studies().get(self.table.name)
             measured = study and study.chain_fn(chain, row, seed)
         else:
-            paths = {"data": self.data, "texts": self.texts}
-            measured = paper_scale.chain_of(chain, self.table, row, seed, **paths)
+            measured = paper_scale.chain_of(chain, self.table, row, seed)
         return (chain, dict(measured)) if chain.commands else None
 
     def here(self) -> list[Row]:

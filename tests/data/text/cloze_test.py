@@ -88,3 +88,14 @@ def test_the_command_writes_what_retrieval_reads(tmp_path, capsys):
         (x.id, x.query, x.passage) for x in want
     ]
     assert main([*argv, str(books)]) == 2 and "exists" in capsys.readouterr().err
+    sides = []
+    for split in ("train", "validation"):
+        side = tmp_path / f"{split}.jsonl"
+        given = [f"--out={side}", f"--split={split}", "--validation=0.5"]
+        assert main([*argv[:4], *given, str(books)]) == 0
+        sides.append({x.id for x in DATA_SET.read([side])})
+    assert (
+        sides[0]
+        and sides[1]
+        and sorted(sides[0] | sides[1]) == sorted(x.id for x in records)
+    )

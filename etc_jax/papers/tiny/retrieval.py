@@ -1,0 +1,71 @@
+"""A real encoder of sentences, made long to find passages of books."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from etc_jax.papers.chain import Chain, Measured
+from etc_jax.papers.study import Study
+from etc_jax.papers.table import Row
+from etc_jax.papers.tiny import steps
+
+_TABLE = "own.long_retrieval"
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+# Tokens of a passage, what the model reads as it was, and what it can read if long.
+PASSAGE, SHORT, LONGEST = 2000, 512, 4096
+_INPUT = 2048
+_STEPS = 40
+# Passages of a query that begins anywhere; paragraphs of less are talk.
+_CLOZE = f"--length={PASSAGE}", "--least=24", f"--tokenizer={MODEL}", "--validation=0.4"
+
+
+def _pairs(chain: Chain, split: str, queries: int, seed: int) -> str:
+    """A file of queries and passages, drawn anew for each seed."""
+    flags = *_CLOZE, f"--split={split}", f"--queries={queries}", f"--seed={seed}"
+    name = f"retrieval/{split}_seed{seed}.jsonl"
+    return chain.do("corpora cloze", name, *flags, chain.texts)
+
+
+def _retrieval(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
+    """A model as it is made, or trained on other books."""
+    is_long, is_trained = row.name.startswith("long"), row.name.endswith("trained")
+    kind, length = ("long", _INPUT) if is_long else ("short", SHORT)
+    if is_long:
+        words = f"--from={MODEL}", "--to=longformer", f"--max_length={LONGEST}"
+        model = chain.do("extend", "retrieval/long", *words, "--window=128")
+    else:
+        model = chain.do("convert", "retrieval/short", f"--hf={MODEL}")
+    train = _pairs(chain, "train", 4, seed)
+    inputs = chain.do(
+        *("prepare", f"retrieval/{kind}_inputs_seed{seed}", "--task=retrieval"),
+        *(f"--tokenizer={MODEL}", f"--input_length={length}", train),
+    )
+    fields = {
+        "train.batch_size": 8,
+        "train.eval_steps": 1,
+        "optimizer.learning_rate": 5e-5,
+        "model.remat_policy": "none",
+    }
+    run = steps.trained(
+        *(chain, f"retrieval/{kind}{'_trained' if is_trained else ''}"),
+        *(f"retrieval:prepared={inputs},from={model}", seed),
+        *(_STEPS if is_trained else 0, *steps.changes(fields)),
+    )
+    if is_long and is_trained:  # for transformers and sentence-transformers
+        chain.do("convert", f"retrieval/minilm-books-4096_seed{seed}", f"--to_hf={run}")
+    asked = _pairs(chain, "validation", 1, seed)
+    return steps.scored(chain, run, _TABLE, "books", asked)
+
+
+STUDIES = {
+    _TABLE: Study(
+        f"{MODEL} (Apache 2.0), a BERT of 6 layers of 384 that makes vectors of "
+        f"sentences, as it is, reading {SHORT} tokens, or made a Longformer with "
+        "windows of 128. A paragraph is taken out of each passage of "
+        f"{PASSAGE} tokens of --texts, and is to find it among all passages of the "
+        "validation documents, many of the same one. Trained rows see "
+        f"{_STEPS} batches of 8 such pairs of other documents. Seeds draw paragraphs "
+        "and order.",
+        _retrieval,
+    )
+}
