@@ -284,16 +284,18 @@ def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
             file.write(f"{json.dumps(values, ensure_ascii=False)}\n")
             count += 1
             passages.add(pair.id.rpartition("-")[0])
-    said = f"{count:,} queries of {len(passages):,} passages"
     words = "--task=retrieval", "--tokenizer=VOCABULARY", "--out=prepared", args.out
-    return f"{said}\n{next_command('prepare', *words)}"
+    return (
+        f"{count:,} queries of {len(passages):,} passages\n"
+        f"{next_command('prepare', *words)}"
+    )
 
 
 def _of_split(args, documents: Iterable[Document]) -> Iterator[Document]:
     """Those that are asked for; their names alone decide."""
     for document in documents:
-        kept = is_validation(document.name, args.validation)
-        if args.split == "all" or kept == (args.split == "validation"):
+        split = SPLITS[1 + is_validation(document.name, args.validation)]
+        if args.split in ("all", split):
             yield document
 
 

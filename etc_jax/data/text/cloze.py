@@ -75,14 +75,14 @@ def pairs(
     Raises:
       ValueError: at the end, if there is none.
     """
-    found = False
+    count = 0
     for document in documents:
         rng = random.Random(f"cloze {cloze.seed} {document.name}")
         for number, passage in enumerate(_passages(document, length_fn, cloze.length)):
             for pair in _drawn(f"{document.name}-{number}", passage, cloze, rng):
-                found = True
+                count += 1
                 yield pair
-    if not found:
+    if not count:
         raise ValueError(
             f"no passage of {cloze.length:,} has a paragraph of {cloze.least:,} or "
             f"more behind its first {cloze.after:,}, and others besides; give other "

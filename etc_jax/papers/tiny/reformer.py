@@ -61,7 +61,7 @@ def _translation(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured] | 
     if not row.runs:
         return None
     files = {"train": 20_000, "newstest2013": 500, "newstest2014": 500}
-    made = (
+    folders = (
         chain.do(
             *("synthetic", f"reformer/{split}", "--task=wmt14_en_de"),
             *(f"--split={split}", f"--count={count}", f"--seed={number}"),
@@ -69,7 +69,7 @@ def _translation(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured] | 
         for number, (split, count) in enumerate(files.items())
     )
     train, dev, test = (
-        f"{folder}/{split}.en" for folder, split in zip(made, files, strict=True)
+        f"{folder}/{split}.en" for folder, split in zip(folders, files, strict=True)
     )
     read = "--task=wmt14_en_de", "--input_length=32", "--target_length=32"
     learn = f"--vocab_size={_WORDS}", "--whole_words", "--cased"

@@ -107,23 +107,23 @@ def _sentence(rng: random.Random, sizes: TranslationSizes) -> tuple[str, str]:
     whom, wem = _person(rng, taker, sizes, dative=True)
     what, was = _things(rng, sizes)
     when, wann = rng.choice(_TIMES)
-    given = f"{verb.past} {what} to {whom}"
+    predicate = f"{verb.past} {what} to {whom}"
     if rng.random() < sizes.clauses:
         says, sagt, gender = rng.choice(_PEOPLE)
         return (
-            f"the {says} says that {who} {given} {when}.",
+            f"the {says} says that {who} {predicate} {when}.",
             f"{_ARTICLES[gender][0]} {sagt} sagt, dass {wer} {wem} {wann} {was} "
             f"{verb.participle} hat.",
         )
     match rng.randrange(3):
         case 0:
             return (
-                f"{who} {given} {when}.",
+                f"{who} {predicate} {when}.",
                 f"{wer} hat {wem} {wann} {was} {verb.participle}.",
             )
         case 1:
             return (
-                f"{when} {who} {given}.",
+                f"{when} {who} {predicate}.",
                 f"{wann} hat {wer} {wem} {was} {verb.participle}.",
             )
     return (
