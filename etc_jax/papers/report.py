@@ -55,10 +55,14 @@ def markdown(runs: Runs) -> str:
 
 def _lines(runs: Runs) -> str:
     table, every, run_here = runs.table, runs.figures(), runs.here()
+    # Of what no run has measured the paper's figures are enough.
+    measured = {column for x in every for column in x["figures"]}
     told = [x for x in table.columns if x not in table.compared]
     head = ["row", *told]
     for column in table.compared:
-        head += [f"{column}: paper", "ours", "difference", "seeds"]
+        is_filled = column in measured or not every
+        ours = ("ours", "difference", "seeds") if is_filled else ()
+        head += [f"{column}: paper", *ours]
     head += ["CPU min", "note"]
     lines = [head, ["---"] * len(head)]
     for row in table.rows:
@@ -66,9 +70,10 @@ def _lines(runs: Runs) -> str:
         filled = [x for x in every if x["row"] == row.name]
         line = [row.name, *(_shown(paper[x]) for x in told)]
         for column in table.compared:
+            line.append(_shown(paper[column]))
             values = [x["figures"][column] for x in filled if column in x["figures"]]
-            compared = _compared(paper[column], values, _digits(table, column))
-            line += [_shown(paper[column]), *compared]
+            if column in measured or not every:
+                line += _compared(paper[column], values, _digits(table, column))
         cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
         line += [f"{cpu:.0f}" if cpu else "", _state(row, filled, row in run_here)]
         lines.append(line)
