@@ -276,18 +276,18 @@ def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
     names = (field.name for field in dataclasses.fields(Cloze))
     cloze = Cloze(**{name: getattr(args, name) for name in names})
     check_share(args.validation)
-    count, passages = 0, set()
+    count, passages, last = 0, 0, ""
     with whole_text(args.out) as file:
         documents = _of_split(args, _with_progress(source, "documents read"))
         for pair in pairs(documents, length_fn, cloze):
             values = dataclasses.asdict(pair)
             file.write(f"{json.dumps(values, ensure_ascii=False)}\n")
             count += 1
-            passages.add(pair.id.rpartition("-")[0])
+            passage = pair.id.rpartition("-")[0]
+            passages, last = passages + (passage != last), passage
     words = "--task=retrieval", "--tokenizer=VOCABULARY", "--out=prepared", args.out
     return (
-        f"{count:,} queries of {len(passages):,} passages\n"
-        f"{next_command('prepare', *words)}"
+        f"{count:,} queries of {passages:,} passages\n{next_command('prepare', *words)}"
     )
 
 

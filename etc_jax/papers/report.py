@@ -55,29 +55,35 @@ def markdown(runs: Runs) -> str:
 
 def _lines(runs: Runs) -> str:
     table, every, run_here = runs.table, runs.figures(), runs.here()
-    # Of what no run has measured the paper's figures are enough.
-    measured = {column for x in every for column in x["figures"]}
     told = [x for x in table.columns if x not in table.compared]
+    shown = {column: _cells(table, column, every) for column in table.compared}
     head = ["row", *told]
-    for column in table.compared:
-        is_filled = column in measured or not every
-        ours = ("ours", "difference", "seeds") if is_filled else ()
-        head += [f"{column}: paper", *ours]
+    for column, (first, *others) in shown.items():
+        head += [f"{column}: {first}", *others]
     head += ["CPU min", "note"]
     lines = [head, ["---"] * len(head)]
     for row in table.rows:
         paper = table.paper(row)
         filled = [x for x in every if x["row"] == row.name]
         line = [row.name, *(_shown(paper[x]) for x in told)]
-        for column in table.compared:
-            line.append(_shown(paper[column]))
+        for column, cells in shown.items():
             values = [x["figures"][column] for x in filled if column in x["figures"]]
-            if column in measured or not every:
-                line += _compared(paper[column], values, _digits(table, column))
+            ours = _compared(paper[column], values, _digits(table, column))
+            text = {"paper": _shown(paper[column]), **ours}
+            line += [text[x] for x in cells]
         cpu = sum(x.get("cpu_secs", 0) for x in filled) / 60
         line += [f"{cpu:.0f}" if cpu else "", _state(row, filled, row in run_here)]
         lines.append(line)
     return "\n".join(f"| {' | '.join(_cell(x) for x in line)} |" for line in lines)
+
+
+def _cells(table: Table, column: str, every: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is shown of a column: the paper's figures, ours, or both compared."""
+    in_paper = any(table.paper(row)[column] is not None for row in table.rows)
+    ours = not every or any(column in x["figures"] for x in every)
+    both = {"paper": in_paper or not ours, "ours": ours}
+    both |= {"difference": in_paper and ours, "seeds": ours}
+    return [name for name, is_shown in both.items() if is_shown]
 
 
 def _state(row: Row, filled: Sequence[Mapping[str, Any]], is_run: bool) -> str:
@@ -96,10 +102,12 @@ def _shown(figure: Figure) -> str:
 
 
 def _digits(table: Table, column: str) -> int:
-    """That the paper has behind the points of a column."""
+    """That the paper has behind the points of a column, or one of percent."""
     figures = (table.paper(row)[column] for row in table.rows)
     floats = (x for x in figures if isinstance(x, float))
-    return max((len(str(x).partition(".")[2]) for x in floats), default=0)
+    metric = table.measured.get(column)
+    percent = metric is not None and metric.scale == 100
+    return max((len(str(x).partition(".")[2]) for x in floats), default=int(percent))
 
 
 def _number(value: float, digits: int) -> str:
@@ -112,17 +120,17 @@ def _whole(value: float, form: str) -> str:
     return f"{value:{form}}" if abs(value) < 1000 else f"{value:{form[:-3]}.0f}"
 
 
-def _compared(paper: Figure, values: Sequence[float], digits: int) -> list[str]:
+def _compared(paper: Figure, values: Sequence[float], digits: int) -> dict[str, str]:
     """Mean and standard deviation, difference to the paper's, and number of seeds."""
     if not values:
-        return ["", "", ""]
+        return {"ours": "", "difference": "", "seeds": ""}
     mean = statistics.mean(values)
     ours = _number(mean, digits)
     if len(values) > 1:
         ours += f" ± {_number(statistics.stdev(values), digits)}"
     is_number = isinstance(paper, int | float)
     ahead = _whole(mean - paper, "+.3g") if is_number else ""
-    return [ours, ahead, str(len(values))]
+    return {"ours": ours, "difference": ahead, "seeds": str(len(values))}
 
 
 def write(runs: Runs) -> str:
