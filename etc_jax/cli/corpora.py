@@ -57,7 +57,6 @@ import tqdm
 
 from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
 from etc_jax.base.rules import at_least
-from etc_jax.base.terminal import next_command
 from etc_jax.base.whole_files import check_out, whole_text, work_folder
 from etc_jax.cli import command_line
 from etc_jax.data.text.cloze import Cloze, pairs
@@ -285,10 +284,7 @@ def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
             count += 1
             passage = pair.id.rpartition("-")[0]
             passages, last = passages + (passage != last), passage
-    words = "--task=retrieval", "--tokenizer=VOCABULARY", "--out=prepared", args.out
-    return (
-        f"{count:,} queries of {passages:,} passages\n{next_command('prepare', *words)}"
-    )
+    return f"{count:,} queries of {passages:,} passages"
 
 
 def _of_split(args, documents: Iterable[Document]) -> Iterator[Document]:
