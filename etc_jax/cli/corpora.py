@@ -49,7 +49,7 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -180,31 +180,43 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     long.add_argument("--min_length", required=True, type=int)
     long.add_argument("--max_length", type=int, help="default: any")
     link = commands.add_parser("link", help="link similar ones")
-    add = link.add_argument
-    add("--length", required=True, type=int, help="the most that a text has")
-    for name, text in (
-        ("neighbours", "of a text's first document that may follow it, the nearest"),
-        ("clusters", "the most that documents are divided into before"),
-        ("seed", "of clusters and of first documents"),
-    ):
-        default = getattr(Linking, name)
-        add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
+    link_flags = {
+        "length": "the most that a text has",
+        "neighbours": "of a text's first document that may follow it, the nearest",
+        "clusters": "the most that documents are divided into before",
+        "seed": "of clusters and of first documents",
+    }
+    _add_numbers(link.add_argument, Linking, link_flags)
     cloze = commands.add_parser("cloze", help="take queries out of passages")
+    cloze_flags = {
+        "length": "the most that a passage has",
+        "least": "of a query",
+        "queries": "of a passage, at most",
+        "after": "of a passage before its queries, at least",
+        "seed": "of queries",
+    }
+    _add_numbers(cloze.add_argument, Cloze, cloze_flags)
     add = cloze.add_argument
-    add("--length", required=True, type=int, help="the most that a passage has")
-    for name, text in (
-        ("least", "of a query"),
-        ("queries", "of a passage, at most"),
-        ("after", "of a passage before its queries, at least"),
-        ("seed", "of queries"),
-    ):
-        default = getattr(Cloze, name)
-        add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
     add("--split", choices=SPLITS, default="all", help="default: all documents")
     add("--validation", type=float, default=0.2, help="share of them; default: 0.2")
     for command in (long, link, cloze):
         _add_files(command.add_argument)
     return parser.parse_args(argv)
+
+
+def _add_numbers(add, of: type, flags: Mapping[str, str]) -> None:
+    """Flags of fields of a dataclass; one without a default is required."""
+    for name, text in flags.items():
+        if (default := getattr(of, name, None)) is None:
+            add(f"--{name}", required=True, type=int, help=text)
+            continue
+        add(f"--{name}", type=int, default=default, help=f"{text}; default: {default}")
+
+
+def _given(of: Callable[..., T], args: argparse.Namespace) -> T:
+    """A dataclass with the fields that a command line has."""
+    names = (field.name for field in dataclasses.fields(of) if field.name in args)
+    return of(**{name: getattr(args, name) for name in names})
 
 
 def _add_files(add) -> None:
@@ -253,13 +265,7 @@ def _long(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
 
 
 def _link(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
-    linking = Linking(
-        args.length,
-        neighbours=args.neighbours,
-        clusters=args.clusters,
-        seed=args.seed,
-    )
-    linker = Linker(source, linking, length_fn)
+    linker = Linker(source, _given(Linking, args), length_fn)
     with work_folder(args.out) as folder:
         texts = linker.texts(folder)
         written = write(args.out, _with_progress(texts, "texts"))
@@ -272,8 +278,7 @@ def _link(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
 
 def _cloze(args, source: TextSource, length_fn: LengthFn, unit: str) -> str:
     del unit
-    names = (field.name for field in dataclasses.fields(Cloze))
-    cloze = Cloze(**{name: getattr(args, name) for name in names})
+    cloze = _given(Cloze, args)
     check_share(args.validation)
     count, passages, last = 0, 0, ""
     with whole_text(args.out) as file:

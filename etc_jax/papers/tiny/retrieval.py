@@ -15,7 +15,7 @@ MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 PASSAGE, SHORT, LONGEST = 2000, 512, 4096
 _INPUT = 2048
 _STEPS = 40
-# Passages of a query that begins anywhere; paragraphs of less are talk.
+# Paragraphs of fewer tokens are dialogue, which could stand anywhere.
 _CLOZE = f"--length={PASSAGE}", "--least=24", f"--tokenizer={MODEL}", "--validation=0.4"
 
 

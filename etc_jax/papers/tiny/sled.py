@@ -155,16 +155,28 @@ def figure4(chain: Chain, row: Row, seed: int) -> dict[str, Measured] | None:
     return _row(chain, row, "shuffled", seed, "sled.figure4", "hotpotqa_text", TWO)
 
 
+def _anywhere(
+    chain: Chain,
+    table: str,
+    name: str,
+    seed: int,
+    fields: Mapping[str, object],
+    family: str = "sled",
+    read: int = 0,
+) -> dict[str, Measured]:
+    """The score of a table whose rows find a paragraph anywhere among four."""
+    argv = "shuffled", seed, f"{family}:", FOUR, True, fields, read
+    run = _run(chain, name, *argv)
+    return steps.scored(chain, run, table, f"{TASK}_shuffled", _records(chain, DEV))
+
+
 def table2(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
     """Less and less context in a window; see `Study`."""
-    share = SHARES[row.name]
-    fields = {"model.sled.window": WINDOW, "model.sled.padding_share": share}
-    name = "sled" if share == 0.5 else f"alpha-{share}"
-    if share == 0.5:
-        del fields["model.sled.padding_share"]  # as in figure 3, whose run it is
-    run = _run(chain, name, "shuffled", seed, "sled:", FOUR, True, fields)
-    file = _records(chain, DEV)
-    return steps.scored(chain, run, "sled.table2", f"{TASK}_shuffled", file)
+    share, name, fields = SHARES[row.name], "sled", {"model.sled.window": WINDOW}
+    if share != 0.5:  # which is figure 3's, whose run it is
+        name = f"alpha-{share}"
+        fields["model.sled.padding_share"] = share
+    return _anywhere(chain, "sled.table2", name, seed, fields)
 
 
 def chunks(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
@@ -173,26 +185,18 @@ def chunks(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
     # Of figure 3's length it is that figure's run.
     name = "sled" if window == WINDOW else f"window-{window}"
     fields = {"model.sled.window": window}
-    run = _run(chain, name, "shuffled", seed, "sled:", FOUR, True, fields)
-    return steps.scored(
-        chain, run, "own.chunk_size", f"{TASK}_shuffled", _records(chain, DEV)
-    )
+    return _anywhere(chain, "own.chunk_size", name, seed, fields)
 
 
 def lengths(chain: Chain, row: Row, seed: int) -> dict[str, Measured]:
     """The beginnings of inputs alone; see `Study`."""
-    family, _, read = row.name.partition(", ")
-    count = FOUR if read == "all" else int(read.split()[0])
+    family, _, part = row.name.lower().partition(", ")
+    read = 0 if part == "all" else int(part.split()[0])
     fields = {"model.sled.window": WINDOW}
-    if family == "LED":
+    if family == "led":
         fields = {"model.attention_window": f"({WINDOW},)"}
-    name, cut = family.lower(), 0 if count == FOUR else count
-    name += f"-read-{cut}" if cut else ""
-    argv = "shuffled", seed, f"{family.lower()}:", FOUR, True, fields, cut
-    run = _run(chain, name, *argv)
-    return steps.scored(
-        chain, run, "own.input_length", f"{TASK}_shuffled", _records(chain, DEV)
-    )
+    name = f"{family}-read-{read}" if read else family
+    return _anywhere(chain, "own.input_length", name, seed, fields, family, read)
 
 
 _RECIPE = (
