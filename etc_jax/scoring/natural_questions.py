@@ -8,6 +8,7 @@ the best F1 over all questions is found here, as in the official metrics.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from etc_jax.scoring import files
 from etc_jax.scoring.answers import harmonic_mean
 from etc_jax.scoring.result import Scores
+
+_LOG = logging.getLogger(__name__)
 
 # How many annotators make a gold answer.
 ENOUGH_ANNOTATORS = 2
@@ -99,6 +102,12 @@ def official_metrics(
     predicted = check_predictions(predictions, "predictions")
     if not annotated:
         raise ValueError("gold: at least one record expected, got an empty list")
+    if len(gold) > 1 and max(map(len, annotated.values())) < ENOUGH_ANNOTATORS:
+        _LOG.warning(
+            "all scores are 0: an answer is gold if %d annotators gave it, and no "
+            "record has so many, as in training files; expected development files",
+            ENOUGH_ANNOTATORS,
+        )
     ids = [_identity(record, "gold") for record in gold]
     Scores.of({}, ids, {"prediction": list(predicted)}).require_same_ids()
     long, short = [], []

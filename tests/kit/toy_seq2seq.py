@@ -15,6 +15,8 @@ from flax import linen as nn
 
 from etc_jax.base import registry
 from etc_jax.config.model_fields import free, sized
+from etc_jax.layers.patterns.full import Full
+from etc_jax.layers.self_attention import Pattern
 from etc_jax.ops.chunked_loss import FactoredLogits
 
 NAME = "toy_seq2seq"
@@ -28,6 +30,7 @@ class ToySeq2SeqConfig:
     formats: ClassVar[tuple[str, ...]] = ("text_to_text",)
     forced_bos_id: ClassVar[int | None] = None
     forced_eos_id: ClassVar[int | None] = None
+    patterns: ClassVar[tuple[Pattern, ...]] = (Full(),)
 
     vocab_size: int = sized(40)
     embed_dim: int = sized(8)

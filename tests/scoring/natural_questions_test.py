@@ -67,6 +67,13 @@ def test_two_annotators_make_an_answer_and_any_of_them_is_right(annotators, righ
     assert f1([gold(*annotators)], predicted(long=LONG, short=[SHORT])) == right
 
 
+@pytest.mark.parametrize("most, warned", [(1, True), (2, False)])
+def test_files_without_a_gold_answer_by_their_form_are_named(caplog, most, warned):
+    records = [gold(said(LONG), name=1), gold(*[said(LONG)] * most, name=2)]
+    figures(records, predicted(name=1, long=LONG), predicted(name=2, long=LONG))
+    assert ("expected development files" in caplog.text) == warned
+
+
 @pytest.mark.parametrize(
     "short, yes_no, right",
     [
