@@ -1,4 +1,4 @@
-"""What can be measured: time, memory, and what small models learn.
+"""What can be measured: time, memory, and bits a byte.
 
     python -m benchmarks NAME [--OPTION=VALUE ...]
 
@@ -19,7 +19,7 @@ COMMANDS = {
         *("prepare", "step_lengths"),
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
-    "rows": ("long_texts", "overfit", "overlapping_bits", "own_files"),
+    "quality": ("overlapping_bits",),
     "data": ("long_files",),
 }
 MODULES = {

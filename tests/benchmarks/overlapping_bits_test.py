@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.rows import overlapping_bits
+from benchmarks.quality import overlapping_bits
 from etc_jax import config as config_lib
 from etc_jax.data.bytes.stream import StreamSlice
 from etc_jax.models.encoder.lm import EncoderForCausalLm
