@@ -17,8 +17,9 @@ be added. Beside what the commands make, the folder --workdir has TABLE.md, TABL
 and TABLE.png: the paper's figures and ours, seeds, mean and standard deviation.
 
 At the paper's size the files of data sets are below --data, under the names of their
-releases, and --texts are those for pre-training. Hours are FLOPs of full inputs on
---devices of --device, at --efficiency of their peak.
+releases, and --texts are those for pre-training; so they are of the few small studies
+that are not of invented records (own.long_texts, for instance). Hours are FLOPs of full
+inputs on --devices of --device, at --efficiency of their peak.
 
 Exit codes: 0 done; 2 something given is wrong; 17 interrupted: the same command goes
 on; otherwise that of the command that failed.
