@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -76,6 +77,8 @@ class StepProgress:
         official_first = sorted(scores, key=lambda x: not x.startswith("official_"))
         wanted = [self._best, *official_first]
         more = [n for n in dict.fromkeys(wanted) if n in values and n != "loss"]
+        # What no example has a label for has no mean.
+        more = [n for n in more if not math.isnan(values[n])]
         for name in ["loss", *more[:_MOST_METRICS]]:
             if name in values:
                 yield f"{name.replace('_', ' ')} {values[name]:.4g}"

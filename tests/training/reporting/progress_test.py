@@ -42,6 +42,12 @@ def test_a_line_has_few_words_and_no_zeros(told):
     )
 
 
+def test_what_no_example_has_a_label_for_is_left_out(told):
+    values = {**TRAIN, "long_accuracy": float("nan"), "wall_secs": 6.0}
+    (line,) = told(("train", 2, values))
+    assert "mlm accuracy 0.5" in line and "nan" not in line
+
+
 def test_the_share_of_a_known_devices_peak_is_told(told):
     (line,) = told(("train", 2, {**TRAIN, "mfu": 0.1623, "wall_secs": 6.0}))
     assert "2,048 tokens/s, MFU 16.2%, " in line
