@@ -105,6 +105,15 @@ def test_each_writer_says_what_it_has_made_of_what(writer, here, capsys):
     assert config["architectures"] == [class_name]
 
 
+@pytest.mark.parametrize("name", ["longformer", "bert"])
+def test_a_card_says_what_transformers_has_to_be_told(name, tmp_path):
+    encoder = tiny(name).params["encoder"]
+    tiny(name, params={"encoder": encoder}).save_pretrained(tmp_path / "model")
+    text = card_of(tmp_path / "model").text
+    assert "Model.from_pretrained" in text
+    assert ("`global_attention_mask`" in text) == (name == "longformer")
+
+
 @pytest.mark.parametrize("name", [*CONFIGS, "etc"])
 def test_models_of_all_families_have_a_card(name, tmp_path):
     model = tiny_etc() if name == "etc" else tiny(name)
