@@ -414,7 +414,8 @@ def _loading(model: _Model) -> Iterator[str]:
     if model.for_transformers:
         load = f"transformers.{model.class_name}.from_pretrained({path})"
         yield _block(f"import transformers\n\nmodel = {load}")
-        if model.class_name.endswith("Model") and model.config.has_globals:
+        is_bare = (model.class_name or "").endswith("Model")
+        if is_bare and model.config.has_globals:
             # Other classes of a Longformer make tokens global by themselves.
             yield (
                 "to which `global_attention_mask` is given, 1 at the first token and 0 "
