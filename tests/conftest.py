@@ -19,6 +19,7 @@ os.environ["XLA_FLAGS"] = xla_flags(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import changed  # noqa: E402
+import double_precision  # noqa: E402
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -111,8 +112,8 @@ def one_device(monkeypatch):
 
 @pytest.fixture
 def float64():
-    """Numbers of 64 bits, for tests that use this."""
-    with jax.enable_x64(True):
+    """Numbers of 64 bits, in models too, for tests that use this."""
+    with double_precision.ours():
         yield
 
 

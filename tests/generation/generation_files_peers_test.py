@@ -1,10 +1,12 @@
 """What folders with a generation_config.json write, beside transformers, id by id."""
 
+import contextlib
 import dataclasses
 import functools
 import json
 import random
 
+import double_precision
 import jax
 import numpy as np
 import pytest
@@ -16,7 +18,6 @@ from etc_jax.conversion import hugging_face
 from etc_jax.conversion.formats import generation_file
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.writer import config_of
-from etc_jax.models import config_problems
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("float64")]
 
@@ -93,10 +94,9 @@ def quick_to_compile():
 
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_folders_write_as_in_transformers(family, tmp_path, monkeypatch, request):
+def test_folders_write_as_in_transformers(family, tmp_path, request):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
     rng = random.Random(family.__name__)
     config = family(rng)
     runs = len(config.patterns)
@@ -112,12 +112,11 @@ def test_folders_write_as_in_transformers(family, tmp_path, monkeypatch, request
     kind = getattr(transformers, theirs.architectures[0])
     model = kind.from_pretrained(tmp_path / "model", attn_implementation="eager")
     model = model.double().eval()
-    # Their norms, softmax and scores ask for float32.
     request.addfinalizer(functools.partial(torch.set_default_dtype, torch.float32))
     torch.set_default_dtype(torch.float64)
-    monkeypatch.setattr(torch, "float32", torch.float64)
-    monkeypatch.setattr(torch, "float", torch.float64)
-    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    stack = contextlib.ExitStack()
+    request.addfinalizer(stack.close)  # before the one above
+    stack.enter_context(double_precision.theirs())
     path = tmp_path / "model" / generation_file.FILE
     for _ in range(FILES):
         values = random_file(rng, config)

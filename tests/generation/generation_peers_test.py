@@ -3,6 +3,7 @@
 import dataclasses
 import random
 
+import double_precision
 import jax
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from etc_jax.conversion import hugging_face
 from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.loop import Options
-from etc_jax.models import config_problems
 from etc_jax.models.led.config import LedConfig
 from etc_jax.ops import sampling
 
@@ -76,10 +76,9 @@ def until_end(ids: list[int], end: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(MODELS))
-def test_transformers_writes_the_same(seed, tmp_path, monkeypatch):
+def test_transformers_writes_the_same(seed, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
     rng = random.Random(seed)
     config = FAMILIES[seed % len(FAMILIES)](rng)
     # With more layers in its decoder, transformers' T5 runs out of its cache.
@@ -107,11 +106,7 @@ def test_transformers_writes_the_same(seed, tmp_path, monkeypatch):
     prompt = np.full((len(batch["input_ids"]), 1), config.decoder_start_id)
     for _ in range(SETTINGS):
         given = settings(rng, config)
-        with monkeypatch.context() as patch:
-            # Their norms, softmax and scores ask for float32.
-            patch.setattr(torch, "float32", torch.float64)
-            patch.setattr(torch, "float", torch.float64)
-            patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        with double_precision.theirs():
             want = model.generate(
                 **{name: torch.tensor(x).long() for name, x in batch.items()},
                 **given,

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from unittest import mock
 
+import double_precision
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,6 @@ from etc_jax.data.pretraining.global_tokens import global_index
 from etc_jax.generation import decoding, loop as generation
 from etc_jax.generation.beam_search import Beams
 from etc_jax.generation.loop import Options
-from etc_jax.models import config_problems
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.encoder_decoder.hf_config import config_from_hf, config_to_hf
 from etc_jax.models.encoder_decoder.weights import export_hf, read_hf
@@ -227,8 +226,7 @@ def run(case: Case) -> float:
     config = dataclasses.replace(config, sled=_sled(case, peer))
     if not isinstance(config, T5Config):
         return _compare(case, peer, config)
-    dtypes = (*config_problems.DTYPES, "float64")
-    with jax.enable_x64(True), mock.patch.object(config_problems, "DTYPES", dtypes):
+    with double_precision.ours():
         return _compare(case, peer, dataclasses.replace(config, dtype="float64"))
 
 

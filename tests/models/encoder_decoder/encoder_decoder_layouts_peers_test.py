@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 
+import double_precision
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,6 @@ import pytest
 
 from etc_jax.conversion import hugging_face
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models import config_problems
 from etc_jax.models.bart import fairseq as fairseq_bart
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 
@@ -36,11 +36,6 @@ TOKENS = np.random.default_rng(0).integers(4, 23, (2, 21))
 TARGETS = np.random.default_rng(1).integers(4, 23, (2, 7))
 
 
-@pytest.fixture(autouse=True)
-def double(monkeypatch):
-    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
-
-
 def live(name: str, **sizes):
     """A random model of transformers, with norms and biases that are not trivial."""
     torch = pytest.importorskip("torch")
@@ -60,10 +55,7 @@ def theirs(model, **inputs):
     """Its logits, computed in float64."""
     torch = pytest.importorskip("torch")
     inputs = {"input_ids": TOKENS, "decoder_input_ids": TARGETS, **inputs}
-    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        # Norms and softmax ask for float32.
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    with double_precision.theirs(), torch.no_grad():
         out = model.double()(**{k: torch.tensor(x) for k, x in inputs.items()})
     return out.logits.numpy()
 

@@ -3,6 +3,7 @@
 import dataclasses
 import random
 
+import double_precision
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,6 @@ from random_encoder_decoders import FAMILIES, VOCABULARY, random_params
 
 from etc_jax.conversion import hugging_face
 from etc_jax.data.pretraining.global_tokens import global_index
-from etc_jax.models import config_problems
 from etc_jax.models.encoder_decoder import weights as conversion
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.led.config import LedConfig
@@ -54,10 +54,7 @@ def _theirs(folder, batch):
     kind = getattr(transformers, config.architectures[0])
     model = kind.from_pretrained(folder, attn_implementation="eager").double().eval()
     inputs = {name: torch.tensor(x).long() for name, x in batch.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        # Their norms and softmax ask for float32.
-        patch.setattr(torch, "float32", torch.float64)
-        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    with double_precision.theirs():
         out = model(**inputs, output_hidden_states=True)
         out.loss.backward()
     gradients = {
@@ -111,8 +108,7 @@ def _close(got, want, what: str) -> None:
         for i in range(ALL)
     ],
 )
-def test_transformers_computes_the_same(seed, tmp_path, monkeypatch):
-    monkeypatch.setattr(config_problems, "DTYPES", ("float32", "float64"))
+def test_transformers_computes_the_same(seed, tmp_path):
     config = FAMILIES[seed % len(FAMILIES)](random.Random(seed))
     params = random_params(config, seed)
     hugging_face.save(tmp_path / "model", params, config)
