@@ -411,11 +411,11 @@ def _loading(model: _Model) -> Iterator[str]:
     """A block of code for each library that reads the model."""
     path = repr(printable(model.name)).replace("`", r"\x60")
     yield _block(f"import etc_jax\n\nmodel = etc_jax.load({path})  # this folder")
-    if model.for_transformers:
-        load = f"transformers.{model.class_name}.from_pretrained({path})"
+    name = model.class_name if model.for_transformers else None
+    if name is not None:
+        load = f"transformers.{name}.from_pretrained({path})"
         yield _block(f"import transformers\n\nmodel = {load}")
-        is_bare = (model.class_name or "").endswith("Model")
-        if is_bare and model.config.has_globals:
+        if name.endswith("Model") and model.config.has_globals:
             # Other classes of a Longformer make tokens global by themselves.
             yield (
                 "to which `global_attention_mask` is given, 1 at the first token and 0 "

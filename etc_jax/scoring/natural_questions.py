@@ -102,6 +102,7 @@ def official_metrics(
     predicted = check_predictions(predictions, "predictions")
     if not annotated:
         raise ValueError("gold: at least one record expected, got an empty list")
+    # One record alone is of no file: it is judged by itself.
     if len(gold) > 1 and max(map(len, annotated.values())) < ENOUGH_ANNOTATORS:
         _LOG.warning(
             "all scores are 0: an answer is gold if %d annotators gave it, and no "
