@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import shlex
-import statistics
 import sys
 from collections.abc import (
     Callable,
@@ -46,13 +45,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         cells += [x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def spread(values: Iterable[float], form: str = ".1f") -> str:
-    """Mean ± standard deviation of a sample, each in the given form."""
-    values = list(values)
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):{form}} ± {deviation:{form}}"
 
 
 def times_table(timings: Sequence[Timing], reference: str) -> str:
