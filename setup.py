@@ -47,8 +47,15 @@ EXTRAS = {
     "corpora": [SKLEARN],
     # Parquet and Arrow files, as `datasets` has them.
     "parquet": [PYARROW],
+    # Runs in Google Cloud Storage; google-cloud-storage comes with it.
+    "gcs": ["gcsfs>=2026.10"],
     "plot": ["matplotlib>=3.9"],
-    "parity": ["torch>=2.6", "transformers>=5.0", WANDB],
+    "parity": [
+        "torch>=2.6",
+        "transformers>=5.0",
+        WANDB,
+        "gcp-storage-emulator>=2026.7",
+    ],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],

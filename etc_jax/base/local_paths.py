@@ -22,21 +22,20 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from etc_jax.base import stores
+
 _ARCHIVE = re.compile(r"\.zip/")
-# One slash: `pathlib` leaves no more. One letter alone is a drive of Windows.
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
 # What a disk says that is full, or lets nobody write more.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def problem(path: str | os.PathLike) -> str | None:
     """What is wrong with a path, as the end of a sentence; None if nothing."""
-    text = os.fspath(path)
-    if not _ADDRESS.match(text):
+    if not stores.is_address(path):
         return None
     return (
-        f"is {text!r}; expected a path of a file system here: object stores and other "
-        "addresses cannot be used. Mount it, or copy what is needed"
+        f"is {os.fspath(path)!r}; expected a path of a file system here: object stores "
+        "and other addresses cannot be used. Mount it, or copy what is needed"
     )
 
 
@@ -50,10 +49,14 @@ def paths_in(value: Any) -> Iterator[str | os.PathLike]:
 
 
 def problems_in(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) of each address among the values of a config."""
+    """(name, what is wrong) of each address among the values of a config.
+
+    Models to start from may be in an object store.
+    """
     for name, value in fields.items():
+        check = stores.problem if name.endswith("init_from") else problem
         for part in paths_in(value):
-            if wrong := problem(part):
+            if wrong := check(part):
                 yield name, wrong
 
 
@@ -117,28 +120,34 @@ class PathArgument:
         with wildcards or not, those of an output written.
       replaceable: whether a file of that name was made by the same command, which then
         may replace it in the folder of a model.
+      problem: what is wrong with a value, as the end of a sentence; None if nothing.
     """
 
     use: Use
     paths: Callable[[str], Iterable[str]] = _itself
     replaceable: Callable[[str], bool] = lambda path: False
+    problem: Callable[[str], str | None] = problem
 
     def __call__(self, text: str) -> str:
         """The value of an argument.
 
         Raises:
-          argparse.ArgumentTypeError: if it is an address.
+          argparse.ArgumentTypeError: if it is an address that cannot be used.
         """
-        if wrong := problem(text):
+        if wrong := self.problem(text):
             raise argparse.ArgumentTypeError(wrong)
         # A shell leaves the tilde of --out=~/models alone.
         return os.path.expanduser(text)
 
 
 INPUT = PathArgument(Use.READ)
-MODEL = PathArgument(Use.READ_MODEL)
+MODEL = PathArgument(Use.READ_MODEL, problem=stores.problem)
+# Other files that may lie in the folder of a model, such as a vocabulary.
+OF_MODEL = PathArgument(Use.READ_MODEL)
 OUTPUT = PathArgument(Use.WRITE)
 ADDED_TO = PathArgument(Use.ADD)
+# Of a run, which may be in an object store.
+WORKDIR = dataclasses.replace(ADDED_TO, problem=stores.problem)
 
 STANDARD_INPUT = "-"
 

@@ -3,7 +3,8 @@ through.
 
 What is not finished lies beside its name, as `.NAME.etc_jax-0`, locked by the process
 that writes it. The system frees the lock of a killed process, and the next one that
-writes the same name takes over what was left.
+writes the same name takes over what was left. A file in an object store is made in the
+temporary folder of this machine, and written at once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import pathlib
 import re
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from typing import TextIO
 
+from etc_jax.base import stores
 from etc_jax.base.local_paths import naming
 
 # In the hidden folder of a folder that is made.
@@ -43,6 +46,12 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     replaced: it is what is to be written to, and what was written stays written. If the
     block raises, what was written elsewhere is removed; see `naming`.
     """
+    if stores.is_address(path):
+        with tempfile.TemporaryDirectory(prefix="etc_jax_") as folder:
+            part = pathlib.Path(folder, os.path.basename(path))
+            yield part
+            stores.write(path, part.read_bytes())
+        return
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

@@ -76,7 +76,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from etc_jax.base.local_paths import MODEL, OUTPUT, PathArgument, Use
+from etc_jax.base.local_paths import MODEL, OF_MODEL, OUTPUT, PathArgument, Use
 from etc_jax.cli import command_line, convert_sources as sources, extend, grow
 from etc_jax.cli.model_commands import add_tokenizer_flag, carry_out
 from etc_jax.conversion.formats import native
@@ -123,11 +123,14 @@ def _parser() -> argparse.ArgumentParser:
     add = source.add_argument
     add("--official", metavar="CHECKPOINT", type=_OFFICIAL, help="official ETC")
     add(
-        "--lift", metavar="FOLDER", type=MODEL, help="BERT or RoBERTa, for a warm start"
+        "--lift",
+        metavar="FOLDER",
+        type=OF_MODEL,
+        help="BERT or RoBERTa, for a warm start",
     )
     add("--hf", metavar="FOLDER", type=MODEL, help="of Hugging Face")
-    add("--trax", metavar="FILE", type=MODEL, help="Reformer of trax")
-    add("--fairseq", metavar="FILE", type=MODEL, help="BART of fairseq")
+    add("--trax", metavar="FILE", type=OF_MODEL, help="Reformer of trax")
+    add("--fairseq", metavar="FILE", type=OF_MODEL, help="BART of fairseq")
     add("--to_hf", metavar="FOLDER", type=MODEL, help="a model or run")
     add("--export", metavar="WORKDIR", type=MODEL, help="a fine-tuning run")
     parser.add_argument("--out", required=True, type=OUTPUT, help="folder to write")
@@ -146,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_official_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--etc_config", type=MODEL, help="its etc_config.json, if elsewhere"
+        "--etc_config", type=OF_MODEL, help="its etc_config.json, if elsewhere"
     )
     group.add_argument(
         "--verify", action="store_true", help="compare checksums; 5 MB a second"

@@ -55,7 +55,7 @@ from typing import TypeVar
 import numpy as np
 import tqdm
 
-from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.local_paths import INPUT, OF_MODEL, OUTPUT
 from etc_jax.base.rules import at_least
 from etc_jax.base.whole_files import check_out, whole_text, work_folder
 from etc_jax.cli import command_line
@@ -224,7 +224,7 @@ def _add_files(add) -> None:
     add("files", nargs="+", type=INPUT, help="text or JSON lines, or globs")
     add("--out", required=True, type=OUTPUT, help="file to write, JSON lines")
     add("--overwrite", action="store_true", help="if --out exists")
-    add("--tokenizer", type=MODEL, help="vocabulary; default: lengths are in words")
+    add("--tokenizer", type=OF_MODEL, help="vocabulary; default: lengths are in words")
     add("--format", choices=FORMATS, default="auto", help="default: by the ending")
     add("--text_field", type=str, default="text", help="of JSON lines; default: text")
     add("--document_per", choices=BORDERS, default="file", help="of files of text")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.local_paths import INPUT, OF_MODEL, OUTPUT
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import check_out
 from etc_jax.cli import command_line, drawing
@@ -200,7 +200,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     source.add_argument("--cache", type=INPUT, help="folder of a token cache")
     parser.add_argument("--index", type=int, default=0, help="of document or example")
     parser.add_argument("--text_field", type=str, default="text", help="of JSONL rows")
-    parser.add_argument("--tokenizer", type=MODEL, help="vocabulary; default: words")
+    parser.add_argument("--tokenizer", type=OF_MODEL, help="vocabulary; default: words")
     parser.add_argument(
         "--out", type=OUTPUT, help="picture to write, for example attention.png"
     )

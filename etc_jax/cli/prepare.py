@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from etc_jax.base import cores, registry
-from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.local_paths import INPUT, OF_MODEL, OUTPUT
 from etc_jax.base.terminal import in_shell, next_command, say
 from etc_jax.cli import command_line, flag as config_flag
 from etc_jax.data import parts
@@ -260,7 +260,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     one_of = parser.add_mutually_exclusive_group(required=True)
     one_of.add_argument(
-        "--tokenizer", type=MODEL, help="vocabulary file, or a folder with one"
+        "--tokenizer", type=OF_MODEL, help="vocabulary file, or a folder with one"
     )
     one_of.add_argument(
         "--vocab_size", type=int, help="ids of a WordPiece vocabulary to learn"

@@ -37,7 +37,6 @@ Exit codes:
 import argparse
 import json
 import logging
-import pathlib
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -46,7 +45,8 @@ from typing import Any
 from absl import logging as absl_logging
 
 from etc_jax import config as config_lib
-from etc_jax.base.local_paths import ADDED_TO
+from etc_jax.base import stores
+from etc_jax.base.local_paths import WORKDIR
 from etc_jax.base.terminal import say
 from etc_jax.cli import (
     command_line,
@@ -74,8 +74,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_config_flag()
     add(
         "--workdir",
-        type=ADDED_TO,
-        help="folder of the run: checkpoints, metrics, report",
+        type=WORKDIR,
+        help="folder of the run, or its gs:// address",
     )
     add(
         "--dry_run",
@@ -192,7 +192,7 @@ def train(values, args: argparse.Namespace) -> int:
 def _close(config: config_lib.Config, workdir: str, result: RunResult) -> None:
     """Draws the curves, and says what is there and what to do next."""
     try:
-        curves.draw(pathlib.Path(workdir).expanduser())
+        curves.draw(stores.absolute(workdir))
     except (OSError, ValueError) as error:
         _LOG.warning("no %s: %s", curves.FILE, error)
     if result.exit_code == DONE:

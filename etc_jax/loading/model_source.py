@@ -321,7 +321,7 @@ def find(
     Raises:
       ValueError: if there is none, or a step is given and it is no run.
     """
-    folder = model_folder.find(place, named=named, download=download)
+    folder = model_folder.find(place, named=named, download=download, step=step)
     if step is not None and folder.kind in (Kind.CONVERTED, Kind.HUGGING_FACE):
         raise ValueError(
             f"{folder.path} is {folder.kind.value} and no run: leave step={step} out"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from etc_jax import config as config_lib
 from etc_jax.base import strict_json
-from etc_jax.base.local_paths import MODEL
+from etc_jax.base.local_paths import MODEL, OF_MODEL
 from etc_jax.config import Config
 from etc_jax.conversion.formats import generation_file
 from etc_jax.conversion.formats.generation_file import GenerationFile
@@ -40,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--thresholds",
-        type=MODEL,
+        type=OF_MODEL,
         metavar="FOLDER",
         help="an evaluation (--out of etc-jax evaluate) of development data; its best "
         "thresholds are taken, such as the null_threshold of squad",

@@ -41,7 +41,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etc_jax.base import strict_json
-from etc_jax.base.local_paths import INPUT, MODEL, OUTPUT
+from etc_jax.base.local_paths import INPUT, OF_MODEL, OUTPUT
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line, prepare
@@ -314,7 +314,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", type=str, help="the paths are files of this data set")
     parser.add_argument("--format", type=str, help="with --task: of its inputs")
     parser.add_argument(
-        "--tokenizer", type=MODEL, help="with --task: vocabulary, or its folder"
+        "--tokenizer", type=OF_MODEL, help="with --task: vocabulary, or its folder"
     )
     parser.add_argument(
         "--length",

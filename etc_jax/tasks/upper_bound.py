@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from etc_jax.base.local_paths import INPUT, MODEL
+from etc_jax.base.local_paths import INPUT, OF_MODEL
 from etc_jax.cli import command_line
 from etc_jax.cli.prepare import add_lengths, given_lengths
 from etc_jax.data.tokenizers.tokenizer import open_tokenizer
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tokenizer",
         required=True,
-        type=MODEL,
+        type=OF_MODEL,
         help="vocabulary file, or a folder with one",
     )
     add_lengths(parser)

@@ -2,7 +2,7 @@
 
 from etils import epath
 
-from etc_jax.base import local_paths
+from etc_jax.base import local_paths, stores
 from etc_jax.training.errors import UserError
 
 
@@ -18,5 +18,19 @@ def local_folder(path: epath.PathLike, *, named: str) -> epath.Path:
     """
     if wrong := local_paths.problem(path):
         raise UserError(f"{named} {wrong}")
-    # Orbax takes absolute paths only, and says so late, from a thread.
-    return epath.Path(path).expanduser().resolve()
+    return stores.absolute(path)
+
+
+def run_folder(path: epath.PathLike, *, named: str = "--workdir") -> epath.Path:
+    """The absolute path of the folder of a run, which may be in an object store.
+
+    Args:
+      path: as it was given.
+      named: what gave it, for the message.
+
+    Raises:
+      UserError: if it is an address that cannot be used.
+    """
+    if wrong := stores.problem(path):
+        raise UserError(f"{named} {wrong}")
+    return stores.absolute(path)

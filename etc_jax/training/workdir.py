@@ -11,7 +11,8 @@ profile/               the profiler's, if asked for
 tensorboard/, wandb/   events, if asked for; wandb_id.txt
 
 All of them are plain files and folders. A folder that was received may hold links and
-pipes of these names: nothing is written, or waited for, where they lead.
+pipes of these names: nothing is written, or waited for, where they lead. In an object
+store they are objects; data, profile, tensorboard and wandb cannot lie there.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax.base import strict_json
+from etc_jax.base import stores, strict_json
 from etc_jax.base.local_paths import ADDED_TO, INPUT, MODEL, Given, collision, paths_in
 from etc_jax.base.terminal import listing
 from etc_jax.base.whole_files import unfinished_target, write_whole
@@ -45,7 +46,7 @@ from etc_jax.training import owner as owner_lib
 from etc_jax.training.checkpoints.folder import is_step
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
-from etc_jax.training.local_folder import local_folder
+from etc_jax.training.local_folder import run_folder
 
 _RECORD = "run.json"
 # Fields of a config that name what a run reads.
@@ -69,7 +70,9 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
     Raises:
       UserError: if it cannot be written, or holds a run with another config.
     """
-    folder = local_folder(workdir, named="--workdir")
+    folder = run_folder(workdir)
+    if stores.is_address(folder):
+        _check_remote(config, folder)
     try:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError("it is a file")
@@ -79,8 +82,9 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
             _check_same_run(_read_record(record), config, folder)
         else:
             _check_apart(config, folder)
-        _write_something(_nearest(folder))
-    except OSError as error:
+        # A bucket that is not there is seen at a name in it.
+        _write_something(folder if stores.is_address(folder) else _nearest(folder))
+    except (OSError, *stores.errors()) as error:
         raise UserError(
             f"workdir {folder} cannot be used: {error}; choose another --workdir"
         ) from error
@@ -92,12 +96,34 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
     return folder
 
 
+# Fields of what is written to a folder of the file system only.
+_LOCAL = ("train.tensorboard", "train.wandb_project", "train.profile_start_step")
+
+
+def _check_remote(config: Config, folder: epath.Path) -> None:
+    """Refuses what cannot be written to an object store.
+
+    Raises:
+      UserError: naming the field.
+    """
+    fields = flat_items(to_dict(config))
+    for name in _LOCAL:
+        if fields[name] not in (None, False):
+            raise UserError(
+                f"{name} is {fields[name]!r}, but --workdir is {folder}: that is "
+                "written to folders of a file system only. Leave it out, or give a "
+                "--workdir here"
+            )
+
+
 def _check_apart(config: Config, folder: epath.Path) -> None:
     """Refuses a folder that is, or lies in, something that the run begins with.
 
     Raises:
       UserError: naming both.
     """
+    if stores.is_address(folder):  # inputs are files here
+        return
     paths = [Given("--workdir", ADDED_TO, os.fspath(folder))]
     for field, value in flat_items(to_dict(config)).items():
         if (kind := _READ.fullmatch(field)) is None:
@@ -114,7 +140,7 @@ def recorded(workdir: epath.PathLike) -> Mapping[str, Any]:
     Raises:
       UserError: if its record cannot be read.
     """
-    path = local_folder(workdir, named="--workdir") / _RECORD
+    path = run_folder(workdir) / _RECORD
     try:
         _check_plain(path.parent)
         return _read_record(path).get("config", {}) if path.exists() else {}
@@ -131,7 +157,7 @@ def _check_plain(folder: epath.Path) -> None:
       UserError: naming what is a link, a pipe or the like.
       OSError: if it cannot be read.
     """
-    if not folder.is_dir():
+    if stores.is_address(folder) or not folder.is_dir():
         return
     odd = [
         f"{path.relative_to(folder)} is {kind}"
@@ -228,7 +254,7 @@ def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
         return
     with owner_lib.owned(folder) as owner:
         check(config, folder)  # another run may have begun and ended meanwhile
-        begun_in = os.stat(folder)
+        begun_in = None if stores.is_address(folder) else os.stat(folder)
 
         def check_still() -> None:
             owner.check()
@@ -237,7 +263,7 @@ def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
         yield check_still
 
 
-def _check_there(folder: epath.Path, begun_in: os.stat_result) -> None:
+def _check_there(folder: epath.Path, begun_in: os.stat_result | None) -> None:
     """Refuses to go on without the folder in which a run has begun, and its record.
 
     What is saved in one that was made anew has no record: nothing could read it.
@@ -246,12 +272,12 @@ def _check_there(folder: epath.Path, begun_in: os.stat_result) -> None:
       UserError: if it is gone.
     """
     try:
-        os.stat(folder / _RECORD)
-        if os.path.samestat(os.stat(folder), begun_in):
+        (folder / _RECORD).stat()
+        if begun_in is None or os.path.samestat(os.stat(folder), begun_in):
             return
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except OSError:
+    except (OSError, *stores.errors()):
         return  # a storage that does not answer: who writes there sees it
     raise UserError(
         f"workdir {folder} was deleted, renamed or emptied while the run was going on; "
@@ -309,12 +335,26 @@ def needed(folder: epath.Path) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, *stores.errors()) as error:
         raise UserError(
             f"workdir {folder} cannot be read or written: {error}; make space, look "
             "at the storage, or choose another --workdir. What is saved there is kept: "
             "the same command continues from it"
         ) from error
+
+
+def data_folder(cache_dir: str | None, folder: epath.PathLike) -> epath.Path:
+    """Where a run keeps its data in tokens: `data.cache_dir`, or in its folder.
+
+    Raises:
+      ValueError: if that is in an object store.
+    """
+    if cache_dir is None and stores.is_address(folder):
+        raise ValueError(
+            f"data.cache_dir is None, but --workdir is {folder}: data in tokens is "
+            "kept in folders of a file system only; set data.cache_dir to one"
+        )
+    return epath.Path(cache_dir or epath.Path(folder) / "data")
 
 
 def is_recorded(folder: epath.Path) -> bool:
@@ -398,6 +438,8 @@ def check_space(
     Raises:
       UserError: if there is less space.
     """
+    if stores.is_address(folder):  # no end of it is known
+        return
     root = folder / "checkpoints"
     names = [path.name for path in root.iterdir()] if root.exists() else []
     keep = section.most_kept(num_steps)

@@ -1,4 +1,4 @@
-"""Addresses of object stores are refused everywhere, before anything is written."""
+"""Addresses are refused before anything is written; a run may be in a store."""
 
 import importlib
 import pathlib
@@ -8,7 +8,7 @@ import toy_job
 from repository import ROOT
 
 from etc_jax import config as config_lib
-from etc_jax.base import local_paths
+from etc_jax.base import local_paths, stores
 from etc_jax.cli import command_line
 from etc_jax.objectives.jobs import run_tokenizer
 from etc_jax.prediction.model_files import open_model
@@ -17,8 +17,10 @@ from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import dry_run
 from etc_jax.training.run import train_and_evaluate
 
-ADDRESS = "gs://bucket/run"
+ADDRESSES = {"gs": "gs://bucket/run", "s3": "s3://bucket/run"}
 TOKENS = ("--task=wikihop", "--tokenizer=x")
+# What may be in an object store, of those below.
+STORED = ("--model=@", "--hf=@", "--export=@", "--from=@")
 # One command a row; "@" is the address.
 COMMANDS = [
     ("etc_jax.cli.evaluate", "--model=@", "--out=o", "f"),
@@ -52,51 +54,77 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_refuses_an_address(command, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "scheme, command",
+    [
+        (scheme, command)
+        for command in COMMANDS
+        for scheme in ADDRESSES
+        if scheme != "gs" or not set(STORED) & set(command)
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_every_command_refuses_an_address(
+    scheme, command, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     module, *arguments = command
     with pytest.raises(SystemExit) as caught:
         importlib.import_module(module).main(
-            [argument.replace("@", ADDRESS) for argument in arguments]
+            [argument.replace("@", ADDRESSES[scheme]) for argument in arguments]
         )
     assert caught.value.code == 2
     *_, line = capsys.readouterr().err.splitlines()
-    assert "expected a path of a file system here" in line and "gs:/" in line
+    assert "expected a path of a file system here" in line and f"{scheme}:/" in line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "field",
-    ["checkpoint.init_from", "data.cache_dir", "data.paths", "train.compile_cache_dir"],
+    "field, scheme",
+    [
+        ("checkpoint.init_from", "s3"),
+        ("data.cache_dir", "gs"),
+        ("data.paths", "gs"),
+        ("train.compile_cache_dir", "gs"),
+    ],
 )
-def test_every_path_of_a_config_is_looked_at(field):
+def test_every_path_of_a_config_is_looked_at(field, scheme):
     section, name = field.split(".")
+    address = ADDRESSES[scheme]
     config = toy_job.config_dict(data__source="text", data__paths=("a.txt",))
-    config[section].update({name: ("a.txt", ADDRESS) if name == "paths" else ADDRESS})
+    config[section].update({name: ("a.txt", address) if name == "paths" else address})
     config.data.source = "text"
     with pytest.raises(config_lib.ConfigError) as caught:
         config_lib.from_config_dict(config)
-    assert f"is {ADDRESS!r}; expected a path" in dict(caught.value.problems)[field]
+    assert f"is {address!r}; expected a path" in dict(caught.value.problems)[field]
 
 
 CALLS = {
-    "train": lambda: train_and_evaluate(toy_job.config(), ADDRESS),
-    "dry_run": lambda: dry_run.dry_run(toy_job.config(), ADDRESS, compiles=False),
-    "init_from": lambda: parameter_source.find(ADDRESS, named="checkpoint.init_from"),
-    "model": lambda: open_model(ADDRESS),
-    "tokenizer": lambda: run_tokenizer.check_same(ADDRESS, None, "run"),
+    "train": lambda address: train_and_evaluate(toy_job.config(), address),
+    "dry_run": lambda address: dry_run.dry_run(
+        toy_job.config(), address, compiles=False
+    ),
+    "init_from": lambda address: parameter_source.find(address, named="the start"),
+    "model": open_model,
+    "tokenizer": lambda address: run_tokenizer.check_same(address, None, "run"),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("scheme", ["gs", "s3"])
-def test_the_library_refuses_it_too(name, scheme, tmp_path, monkeypatch):
+def test_the_library_refuses_it_too(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "ADDRESS", f"{scheme}://bucket/run")
-        with pytest.raises(UserError, match=f"is '{scheme}://bucket/run'; expected a"):
-            CALLS[name]()
+    with pytest.raises((UserError, ValueError), match="is 's3://bucket/run'; expected"):
+        CALLS[name](ADDRESSES["s3"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_store_whose_package_is_missing(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stores, "_is_there", lambda package: False)
+    match = r"gcsfs is not installed.*etc_jax\[gcs\]"
+    with pytest.raises((UserError, ValueError), match=match):
+        CALLS[name](ADDRESSES["gs"])
     assert not list(tmp_path.iterdir())
 
 

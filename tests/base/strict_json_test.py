@@ -32,16 +32,16 @@ def _header(path):
     return path
 
 
-def _file(path):
-    (path / "file").write_text(DEEP)
-    return path / "file"
+def _file(path, name="file"):
+    (path / name).write_text(DEEP)
+    return path / name
 
 
 READERS = {
     "stats": lambda path: stats.of_cache(_header(path)),
     "cache": lambda path: FolderFormat("cache", 1, 0).read_header(_header(path)),
     "a part of an evaluation": lambda path: answer_parts._opened(_file(path)),
-    "metrics": lambda path: list(curves._lines(_file(path))),
+    "metrics": lambda path: curves.draw(_file(path, "metrics.jsonl").parent),
 }
 
 

@@ -10,6 +10,7 @@ from etils import epath
 
 from etc_jax import config as config_lib
 from etc_jax.base import registry
+from etc_jax.base.whole_files import whole
 from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
 from etc_jax.objectives.learners import finetuning
@@ -97,7 +98,8 @@ def save_run(
     """A workdir with a checkpoint of each step, whose parameters differ."""
     folder.mkdir(parents=True, exist_ok=True)
     workdir.record(made, epath.Path(folder))
-    tokenizer(made.objective.name).save(folder / TOKENIZER)
+    with whole(folder / TOKENIZER) as part:
+        tokenizer(made.objective.name).save(part)
     with Checkpointer(folder, keep=len(steps)) as checkpointer:
         for step in steps:
             params = random_params(made, seed=step)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import signal
 
 import pytest
@@ -12,7 +11,7 @@ import toy_job
 from etc_jax.training import errors, run as run_lib
 from etc_jax.training.loop import Run, Steps
 from etc_jax.training.preflight import plan as plan_lib
-from etc_jax.training.reporting.metrics import MetricsWriter
+from etc_jax.training.reporting.metrics import MetricsWriter, lines_of
 from etc_jax.training.run import train_and_evaluate
 
 MESH = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
@@ -29,8 +28,7 @@ TIMES = {
 
 def lines(workdir, kind=None):
     """The metrics lines of one kind, or all."""
-    text = pathlib.Path(workdir, "metrics.jsonl").read_text()
-    found = [json.loads(line) for line in text.splitlines()]
+    found = [json.loads(line) for line in lines_of(workdir)]
     return [line for line in found if kind in (None, line["kind"])]
 
 

@@ -230,7 +230,7 @@ def test_a_name_is_found_in_the_cache_and_a_folder_comes_first(cache):
         ("other", "'other' is neither a folder here"),
         ("./somebody/tiny-bert", "there is no folder ./somebody/tiny-bert; expected"),
         ("a/b/c", "there is no folder a/b/c"),
-        ("gs://bucket/model", "the model is 'gs://bucket/model'; expected a path"),
+        ("s3://bucket/model", "the model is 's3://bucket/model'; expected a path"),
         (
             "hub/models--somebody--tiny-bert/refs/main",
             "a file; expected the folder",

@@ -94,7 +94,7 @@ def during(monkeypatch, step, act):
     def write_and_act(self, kind, at, values):
         write(self, kind, at, values)
         if at == step and waiting:
-            saved, note = (step - 1) // 4 * 4, self._path.with_name(_LAST)
+            saved, note = (step - 1) // 4 * 4, self._file.path.with_name(_LAST)
             limits.until(
                 lambda: note.exists() and json.loads(note.read_text())["step"] >= saved
             )

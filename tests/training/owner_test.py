@@ -17,7 +17,7 @@ import limits
 import processes
 import pytest
 
-from etc_jax.training import owner as owner_lib
+from etc_jax.training import claim as claim_lib
 from etc_jax.training.errors import UserError
 from etc_jax.training.owner import FILE, owned
 
@@ -34,13 +34,13 @@ with owner.owned(sys.argv[1]):
 @pytest.fixture
 def quick(monkeypatch):
     """Short waits."""
-    monkeypatch.setattr(owner_lib, "REFRESH_SECS", 0.02)
-    monkeypatch.setattr(owner_lib, "WATCH_SECS", 0.5)
+    monkeypatch.setattr(claim_lib, "REFRESH_SECS", 0.02)
+    monkeypatch.setattr(claim_lib, "WATCH_SECS", 0.5)
 
 
 @pytest.fixture
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(owner_lib, "_watch", lambda *args: pytest.fail("waited"))
+    monkeypatch.setattr(claim_lib, "outwatch", lambda *args: pytest.fail("waited"))
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_disk_that_fills_up_does_not_end_the_owner(
 
 
 def test_the_text_of_a_claim_keeps_the_terminal_as_it_is():
-    claim = dataclasses.replace(owner_lib._new_claim(), host="a\x1b[2J\u202eb")
+    claim = dataclasses.replace(claim_lib.new_claim(), host="a\x1b[2J\u202eb")
     assert "host a?[2J?b," in str(claim)
 
 

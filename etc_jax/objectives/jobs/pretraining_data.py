@@ -25,6 +25,7 @@ from etc_jax.data.text.packing import pack
 from etc_jax.data.text.reader import Text, TextReader, planned
 from etc_jax.data.text.statistics import describe_batches
 from etc_jax.data.tokenizers.tokenizer import TokenIds, Tokenizer, open_tokenizer
+from etc_jax.training.workdir import data_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
     if isinstance(data, TokenCachesConfig):
         return _open_caches(data)
     prepared = prepare_lib.prepare(
-        data.cache_dir or epath.Path(workdir) / "data",
+        data_folder(data.cache_dir, workdir),
         source=data.documents(),
         tokenizer=_tokenizer(data),
         vocab_size=data.vocab_size,

@@ -12,7 +12,6 @@ from etc_jax.data.text.cache import TOKENIZER
 from etc_jax.data.tokenizers import rows
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.loading import model_source
-from etc_jax.training.local_folder import local_folder
 from etc_jax.training.workdir import is_recorded
 
 
@@ -78,7 +77,6 @@ def check_same(
     Raises:
       ValueError: if a tokenizer lies there and is another one, or no model does.
     """
-    local_folder(init_from, named=named)
     if is_recorded(epath.Path(workdir)):
         return
     source = model_source.find(init_from, named=named)

@@ -30,6 +30,7 @@ from etc_jax.objectives.jobs.pretraining_data import check_size
 from etc_jax.objectives.jobs.readers import Readers
 from etc_jax.objectives.seq2seq import MODELS, Seq2Seq
 from etc_jax.training.job import Job
+from etc_jax.training.workdir import data_folder
 
 _LOG = logging.getLogger(__name__)
 OBJECTIVE = "seq2seq"
@@ -47,7 +48,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
         side: pair_cache.prepared(
             data.files(field),
             tokenizer,
-            data.cache_dir or epath.Path(folder) / "data",
+            data_folder(data.cache_dir, folder),
             PairOptions(data.begin_token, data.prefix_length, data.prefix_every),
             workers=data.export_workers,
         )

@@ -95,7 +95,7 @@ def _labels(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
         fields = _FIELDS | {"objective.name": task, "optimizer.learning_rate": 1e-4}
         run = steps.trained(
             *(chain, f"{folder}/{family}"),
-            *(f"classification:prepared={inputs},from={model}", seed, 60),
+            *(f"classification:prepared={inputs},from={model}", seed, 40),
             *steps.changes(fields),
         )
         measured |= steps.scored(chain, run, _LABELS, name, dev)
@@ -112,9 +112,7 @@ def _coreference(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     model = _model(chain, family)
     words = "--task=coreference", "--format=sequence", f"--tokenizer={MODEL}"
     parts = () if family == "longformer" else (f"--part_length={SHORT}",)
-    train, dev = (
-        f"{chain.data}/coreference/{part}/*.conll" for part in ("train", "dev")
-    )
+    train, dev = (f"{chain.data}/coreference/{part}.conll" for part in ("train", "dev"))
     inputs = chain.do(
         *("prepare", f"coreference/{family}_inputs", *words),
         *("--input_length=3072", "--global_length=1", *_MENTIONS, *parts, train),
@@ -128,7 +126,7 @@ def _coreference(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     }
     run = steps.trained(
         *(chain, f"coreference/{family}"),
-        *(f"token_classification:prepared={inputs},from={model}", seed, 120),
+        *(f"token_classification:prepared={inputs},from={model}", seed, 60),
         *steps.changes(fields),
     )
     return steps.scored(chain, run, _COREFERENCE, "coreference", dev)
@@ -147,12 +145,12 @@ STUDIES = {
     ),
     _LABELS: Study(
         f"{_IT}, as it is, reading {SHORT} tokens, or made a Longformer or an ETC with "
-        "windows of 128, and not trained in between. 60 batches of 8 texts of --data.",
+        "windows of 128, and not trained in between. 40 batches of 8 texts of --data.",
         _labels,
     ),
     _COREFERENCE: Study(
         f"{_IT}, as it is, reading each story in parts of {SHORT} tokens apart from "
-        "each other, or made a Longformer with windows of 128 that reads it whole. 120 "
+        "each other, or made a Longformer with windows of 128 that reads it whole. 60 "
         "steps of one story of --data, with mentions of up to 10 tokens.",
         _coreference,
     ),

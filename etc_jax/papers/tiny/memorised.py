@@ -12,7 +12,7 @@ from etc_jax.papers.tiny.long_encoder import MODEL
 
 _TABLE = "own.memorised"
 # Data set -> steps of two records, long and global tokens.
-_SETTINGS = {"hotpotqa": (500, 2816, 128), "wikihop": (240, 4096, 256)}
+_SETTINGS = {"hotpotqa": (1000, 2816, 128), "wikihop": (240, 4096, 256)}
 _VOCABULARY = 30_522  # of MODEL
 
 
@@ -48,7 +48,7 @@ def _memorised(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
 STUDIES = {
     _TABLE: Study(
         "An ETC of 2 layers of 64 with a radius of 16, from nothing, without dropout, "
-        "on some dozen official records as long as they are: 500 steps of two "
+        "on some dozen official records as long as they are: 1,000 steps of two "
         "records of HotpotQA and 240 of WikiHop. A model that does not get to 100 has "
         "inputs, labels or decoding that contradict each other.",
         _memorised,

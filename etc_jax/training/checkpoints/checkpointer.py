@@ -16,6 +16,7 @@ from typing import Any
 
 from etils import epath
 
+from etc_jax.base import stores
 from etc_jax.config import CheckpointConfig
 from etc_jax.training.checkpoints.folder import CheckpointFolder, read_data
 from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
@@ -168,7 +169,10 @@ class Checkpointer:
         )
 
     def _newest(self) -> str:
-        last = self.last_step
+        try:
+            last = self.last_step
+        except (OSError, *stores.errors()) as error:
+            return f"Which checkpoint is the newest cannot be read ({cause(error)})"
         if last is None:
             return "No checkpoint has been finished yet"
         return f"The newest finished checkpoint is of step {last}"
@@ -178,7 +182,7 @@ class Checkpointer:
         self._begun = step
         try:
             self._writer.start(self._folder.path(step), state, data)
-        except STORAGE_ERRORS as error:
+        except (*STORAGE_ERRORS, *stores.errors()) as error:
             self._failed(error)
             return
         self._work = self._worker.submit(self._complete, step)
@@ -203,7 +207,7 @@ class Checkpointer:
     def _add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
         try:
             self._folder.add_evaluation(step, evaluation, self._retention)
-        except OSError as error:
+        except (OSError, *stores.errors()) as error:
             _LOG.error("checkpoint %d has not got its metrics: %s", step, error)
 
     def wait(self) -> bool:
@@ -222,7 +226,7 @@ class Checkpointer:
         work, self._work = self._work, None
         try:
             work.result()
-        except STORAGE_ERRORS as error:
+        except (*STORAGE_ERRORS, *stores.errors()) as error:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from etils import epath
 
-from etc_jax.base import strict_json
+from etc_jax.base import stores, strict_json
 from etc_jax.base.whole_files import write_whole
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.retention import Retention
@@ -38,7 +38,8 @@ _SHOWN = 200
 # No leading zero, as the folder's name is made of the number again; no other digits
 # than these, of which Unicode has hundreds; and no more than 64 bits.
 _STEP = re.compile(r"0|[1-9][0-9]{0,17}")
-# Orbax's name for what it has not committed, and ours for what is being deleted.
+# Orbax's name for what it has not committed, and ours for where the list of what is
+# being deleted goes first.
 _OWN_REMAINS = re.compile(r"([0-9]+)(\.deleting|\.orbax-checkpoint-tmp(-[0-9]+)?)")
 
 
@@ -120,10 +121,15 @@ class CheckpointFolder:
         self._sweep()
 
     def _sweep(self, step: int | None = None) -> None:
-        """Removes our temporary folders, of one step or of all."""
-        for path in self.root.iterdir():
+        """Removes temporary folders and what is half deleted, of one step or of all."""
+        if not self.root.exists():  # object stores have no empty folders
+            return
+        for path in list(self.root.iterdir()):
             name = _OWN_REMAINS.fullmatch(path.name)
             if name and step in (None, int(name[1])) and path.is_dir():
+                rest = self.path(int(name[1]))
+                if name[2] == _DOOMED and rest.exists() and not manifest.exists(rest):
+                    rest.rmtree()
                 path.rmtree()
 
     @property
@@ -163,7 +169,7 @@ class CheckpointFolder:
         try:
             self._delete_old(retention)
             self._sweep()
-        except OSError as error:
+        except (OSError, *stores.errors()) as error:
             # The new one is safe all the same.
             _LOG.error("old checkpoints in %s stay: %s", self.root, error)
 
@@ -188,12 +194,14 @@ class CheckpointFolder:
     def _delete(self, step: int) -> None:
         if not self.path(step).exists():
             return
-        # A crash in the middle must not leave half a checkpoint under its name.
+        # A crash in the middle must not leave half of one that looks finished, and not
+        # every storage gives a folder another name at once.
         doomed = self.root / f"{step}{_DOOMED}"
+        if manifest.exists(self.path(step)):
+            stores.move(self.path(step) / manifest.NAME, doomed / manifest.NAME)
+        self.path(step).rmtree()
         if doomed.exists():
             doomed.rmtree()
-        self.path(step).rename(doomed)
-        doomed.rmtree()
 
     def evaluation(self, step: int) -> dict[str, float]:
         """The metrics of a checkpoint's step; {} if its evaluation was not finished."""
@@ -228,7 +236,7 @@ class CheckpointFolder:
         try:
             self._delete(step)
             self._sweep(step)
-        except OSError as error:
+        except (OSError, *stores.errors()) as error:
             _LOG.error("the remains of checkpoint %d stay: %s", step, error)
 
     def choose(self) -> int | None:
@@ -290,6 +298,5 @@ class CheckpointFolder:
 
     def _set_aside(self, path: epath.Path, fault: str) -> None:
         aside = self._workdir / _ASIDE / f"{path.name}-{time.time_ns()}"
-        aside.parent.mkdir(exist_ok=True)
-        path.rename(aside)
+        stores.move(path, aside)
         _LOG.error("%s: %s; moved to %s", path, fault, aside)

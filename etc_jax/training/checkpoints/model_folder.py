@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from etils import epath
 
+from etc_jax.base import stores
 from etc_jax.conversion.formats import native, places, sentence_folder
 from etc_jax.conversion.formats.config_file import HF_CONFIG
 from etc_jax.conversion.formats.sentence_folder import SentenceFolder
-from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints import fetched, manifest
 from etc_jax.training.checkpoints.folder import FOLDER
 
 
@@ -56,21 +57,31 @@ class ModelFolder(NamedTuple):
 
 
 def find(
-    source: str | os.PathLike, *, named: str = "the model", download: bool = False
+    source: str | os.PathLike,
+    *,
+    named: str = "the model",
+    download: bool = False,
+    step: int | None = None,
 ) -> ModelFolder:
     """The folder of a model: quick, no weights are read.
 
     Args:
       source: folder of a run or of one of its checkpoints, of a converted model, or of
         Hugging Face or sentence-transformers; or the name of a repository in the cache
-        of Hugging Face. A folder of that path comes first.
+        of Hugging Face. A folder of that path comes first. One in an object store is
+        copied here, with one checkpoint of a run; see `fetched`.
       named: what gave the place, for errors.
       download: whether a repository that the cache lacks is fetched.
+      step: of a run in an object store; None: the newest checkpoint.
 
     Raises:
+      OSError: if an object store refuses.
       ValueError: if there is no model. Whether files are whole is not looked at.
     """
-    root = places.folder_of(source, named=named, download=download)
+    if isinstance(source, str | os.PathLike) and stores.is_address(source):
+        root = _fetched(source, named, step)
+    else:
+        root = places.folder_of(source, named=named, download=download)
     path = epath.Path(sentence_folder.transformer_in(root).resolve())
     if native.exists(path):  # an exported one has the config.json of its run
         kind = Kind.CONVERTED
@@ -88,3 +99,12 @@ def find(
             f"{places.conversion_of(root)}"
         )
     return ModelFolder(kind, path, root)
+
+
+def _fetched(source: str | os.PathLike, named: str, step: int | None) -> pathlib.Path:
+    if wrong := stores.problem(source):
+        raise ValueError(f"{named} {wrong}")
+    try:
+        return fetched.folder_of(source, step=step)
+    except ValueError as error:
+        raise ValueError(f"{named}: {error}") from error

@@ -22,7 +22,6 @@ from etc_jax.training.checkpoints.model_folder import Kind, ModelFolder
 from etc_jax.training.checkpoints.orbax_io import read_state, saved_leaves
 from etc_jax.training.errors import CorruptCheckpointError, UserError
 from etc_jax.training.job import HELPERS
-from etc_jax.training.local_folder import local_folder
 
 _PARAMS = "params/"
 _OF_HELPERS = f"{_PARAMS}{HELPERS}/"
@@ -155,7 +154,6 @@ def find(source: epath.PathLike, *, named: str) -> ParameterSource:
     Raises:
       UserError: if there is nothing.
     """
-    local_folder(source, named=named)
     try:
         return of_folder(model_folder.find(source, named=named), named=named)
     except ValueError as error:

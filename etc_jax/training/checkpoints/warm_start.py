@@ -25,7 +25,7 @@ from etc_jax.training.checkpoints.parameter_source import ParameterSource
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
 from etc_jax.training.job import HELPERS
-from etc_jax.training.local_folder import local_folder
+from etc_jax.training.local_folder import run_folder
 from etc_jax.training.preflight.plan import Plan
 from etc_jax.training.state import TrainState
 
@@ -115,7 +115,7 @@ def check(config: Config, workdir: epath.PathLike) -> None:
     """
     if not (starts := list(_starts(config))):
         return
-    checkpoints = CheckpointFolder(local_folder(workdir, named="--workdir"))
+    checkpoints = CheckpointFolder(run_folder(workdir))
     if checkpoints.last_step is None:
         for start in starts:
             source = parameter_source.find(start.folder, named=start.field)

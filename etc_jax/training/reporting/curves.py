@@ -1,11 +1,14 @@
 """Pictures of how a run has learnt; they need the extra `plot`."""
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from etils import epath
 
 from etc_jax.base import strict_json
 from etc_jax.base.extras import needed
+from etc_jax.base.whole_files import whole
 from etc_jax.training.reporting import metrics as metrics_lib
 from etc_jax.training.reporting.progress import is_score
 
@@ -15,7 +18,7 @@ Runs = Mapping[str, Sequence[Mapping[str, Any]]]
 _MOST_SCORES = 2
 
 
-def draw(workdir: pathlib.Path) -> None:
+def draw(workdir: epath.Path) -> None:
     """Draws the loss, scores and the learning rate of a run, over its steps.
 
     Args:
@@ -25,19 +28,15 @@ def draw(workdir: pathlib.Path) -> None:
       MissingExtraError: if matplotlib is not installed.
       OSError: if there are no metrics, or the picture cannot be written.
     """
-    lines = list(_lines(workdir / metrics_lib.FILE))
+    lines = list(map(strict_json.loads, metrics_lib.lines_of(workdir)))
     kinds = {"training": "train", "validation": "eval"}
     runs = {name: [x for x in lines if x["kind"] == k] for name, k in kinds.items()}
     names = dict.fromkeys(name for line in reversed(lines) for name in line)
     scores = [name for name in names if is_score(name)][:_MOST_SCORES]
     panels = ["loss", *scores, "learning_rate"]
     titles = {name: name.replace("_", " ") for name in panels}
-    draw_panels(titles, runs, workdir / FILE)
-
-
-def _lines(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        yield from map(strict_json.loads, file)
+    with whole(workdir / FILE) as picture:
+        draw_panels(titles, runs, picture)
 
 
 def figure(columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -78,4 +77,4 @@ def draw_panels(
         label = name.replace("_", " ")
         every[0].axhline(level, color="grey", linestyle="--", label=label)
     every[0].legend()
-    picture.savefig(path, bbox_inches="tight")
+    picture.savefig(path, format="png", bbox_inches="tight")

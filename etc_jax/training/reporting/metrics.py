@@ -5,15 +5,15 @@ import json
 import logging
 import math
 import os
-import pathlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+from etils import epath
 
-from etc_jax.base import strict_json
-from etc_jax.base.whole_files import write_whole
+from etc_jax.base import stores, strict_json
+from etc_jax.training.reporting.line_file import LineFile
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class MetricsWriter:
         is_evaluated: bool = True,
     ):
         self.lost_lines = 0
-        self._path = pathlib.Path(workdir) / FILE
+        self._file = LineFile(stores.absolute(workdir) / FILE)
         self._waiting: collections.deque[bytes] = collections.deque(maxlen=MOST_WAITING)
         self._is_failing = False
         self._active = jax.process_index() == 0
@@ -81,9 +81,9 @@ class MetricsWriter:
             return step <= resume_step
 
         try:
-            _tidy(self._path, stays)
+            _tidy(self._file, stays)
         except OSError as error:
-            _LOG.error("%s stays as it is: %s", self._path, error)
+            _LOG.error("%s stays as it is: %s", self._file.path, error)
 
     def write(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Adds one line: `step`, `kind` ("train" or "eval") and the metrics."""
@@ -93,7 +93,7 @@ class MetricsWriter:
         line = to_json({"step": step, "kind": kind, **values})
         self._waiting.append(line.encode() + b"\n")
         try:
-            _append(self._path, b"".join(self._waiting))
+            self._file.append(b"".join(self._waiting))
         except OSError as error:
             if not self._is_failing:
                 _LOG.error(
@@ -117,49 +117,28 @@ class MetricsWriter:
     def close(self) -> None:
         """Says what is lost."""
         if lost := self.lost_lines + len(self._waiting):
-            _LOG.error("%d lines of metrics are not in %s", lost, self._path)
+            _LOG.error("%d lines of metrics are not in %s", lost, self._file.path)
 
 
-def _append(path: pathlib.Path, content: bytes) -> None:
-    """Adds all of `content` to a file, or nothing of it."""
-    with path.open("ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":  # half a line: ours begins on its own
-                content = b"\n" + content
-        try:
-            file.write(content)
-            file.flush()
-        except OSError:
-            os.truncate(path, size)
-            raise
-
-
-def _tidy(path: pathlib.Path, stays: Callable[[float, Any], bool]) -> None:
+def _tidy(file: LineFile, stays: Callable[[float, Any], bool]) -> None:
     """Leaves the lines of a file for which `stays(step, kind)` is true.
 
     Raises:
       OSError: if the storage refuses; nothing is lost then.
     """
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    lines, unreadable = [], []
-    for number, line in enumerate(content.splitlines(keepends=True), 1):
-        event = _event(line)
-        if event is None:
-            if line.strip():
-                unreadable.append((number, line))
-        elif stays(*event):
-            lines.append(line)
-    if unreadable:
-        _put_aside(path, unreadable)
-    left = b"".join(lines)
-    if content.startswith(left):
-        os.truncate(path, len(left))  # needs no space
-    else:
-        write_whole(path, left)
+    for part in file.parts():
+        content = part.read_bytes()
+        lines, unreadable = [], []
+        for number, line in enumerate(content.splitlines(keepends=True), 1):
+            event = _event(line)
+            if event is None:
+                if line.strip():
+                    unreadable.append((number, line))
+            elif stays(*event):
+                lines.append(line)
+        if unreadable:
+            _put_aside(part, unreadable)
+        file.replace(part, content, b"".join(lines))
 
 
 def _event(line: bytes) -> tuple[float, Any] | None:
@@ -173,13 +152,22 @@ def _event(line: bytes) -> tuple[float, Any] | None:
     return (step, kind) if is_number else None
 
 
+def lines_of(workdir: str | os.PathLike) -> list[bytes]:
+    """What a run has reported so far, some lines of which may be damaged.
+
+    Raises:
+      OSError: if the storage cannot be read.
+    """
+    return LineFile(stores.absolute(workdir) / FILE).read().splitlines()
+
+
 def evaluations(workdir: str | os.PathLike) -> list[dict[str, float]]:
     """The evaluations of a run that were finished, in order: step and metrics of each.
 
     Left out are times, damaged lines and values that were not finite.
     """
-    path, finished = pathlib.Path(workdir) / FILE, []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
+    finished = []
+    for line in lines_of(workdir):
         step, kind = _event(line) or (None, None)
         values = strict_json.loads(line) if kind == "eval" else {}
         if "failed_evaluations" not in values and values:
@@ -197,9 +185,8 @@ def spent_secs(workdir: str | os.PathLike) -> float:
 
     What came after the last report of a start that was cut short is not counted.
     """
-    path = pathlib.Path(workdir) / FILE
     secs = latest = 0.0
-    for line in path.read_bytes().splitlines() if path.exists() else ():
+    for line in lines_of(workdir):
         if _event(line) is None:  # the run that continues puts it aside
             continue
         now = strict_json.loads(line).get("wall_secs", latest)
@@ -209,9 +196,9 @@ def spent_secs(workdir: str | os.PathLike) -> float:
     return secs + latest
 
 
-def _put_aside(path: pathlib.Path, lines: list[tuple[int, bytes]]) -> None:
+def _put_aside(path: epath.Path, lines: list[tuple[int, bytes]]) -> None:
     aside = path.parent / UNREADABLE
-    _append(aside, b"".join(line.rstrip(b"\r\n") + b"\n" for _, line in lines))
+    LineFile(aside).append(b"".join(line.rstrip(b"\r\n") + b"\n" for _, line in lines))
     shown = ", ".join(str(number) for number, _ in lines[:5])
     more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
     _LOG.warning(

@@ -1,0 +1,284 @@
+"""Object stores: what they have in place of a file system's folders, locks and names.
+
+An object appears whole, under its name, when it is written; there is nothing to rename,
+to append to or to lock. Each write gives it another generation, and a write can be
+refused unless the object is of a certain one: that is what an owner of a run builds on.
+
+Names with a scheme, such as gs://bucket/run, are addresses. Those of Google Cloud
+Storage can be used, with the extra `gcs`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+import tempfile
+from typing import Any
+
+from etils import epath
+
+# One slash: `pathlib` leaves no more. One letter alone is a drive of Windows.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")
+_SCHEME = "gs"
+_CHUNK_BYTES = 1 << 24
+_PACKAGES = ("gcsfs", "google.cloud.storage")
+# With TensorFlow installed epath takes its file system, which takes seconds to import
+# and knows no other end point. Whoever has set it has a reason.
+os.environ.setdefault("EPATH_USE_TF", "0")
+
+
+class Changed(OSError):
+    """An object is not of the generation that a write was for."""
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """What the packages of a store raise that is no OSError, if they are loaded."""
+    classes = ("gcsfs.retry", "HttpError"), ("aiohttp", "ClientError")
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, name in classes
+        if module in sys.modules
+    )
+
+
+def is_address(path: str | os.PathLike) -> bool:
+    """Whether a path has a scheme, whatever it is."""
+    return _ADDRESS.match(os.fspath(path)) is not None
+
+
+def problem(path: str | os.PathLike) -> str | None:
+    """Why an address cannot be used, as the end of a sentence; None if it can be.
+
+    Nothing is asked of the store.
+
+    Args:
+      path: any path; those without a scheme are fine.
+    """
+    text = os.fspath(path)
+    if (match := _ADDRESS.match(text)) is None:
+        return None
+    if match[1] != _SCHEME:
+        return (
+            f"is {text!r}; expected a path of a file system here, or {_SCHEME}://: "
+            "other stores and addresses cannot be used. Mount it, or copy what is "
+            "needed"
+        )
+    bucket = text.removeprefix(f"{_SCHEME}://").split("/")[0]
+    if not bucket or bucket.startswith(f"{_SCHEME}:"):
+        return f"is {text!r}; expected {_SCHEME}://BUCKET/NAME"
+    if missing := [name for name in _PACKAGES if not _is_there(name)]:
+        return (
+            f"is {text!r}, but {missing[0]} is not installed, which reads and writes "
+            "there; install the extra: pip install 'etc_jax[gcs]'"
+        )
+    return None
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package above
+        return False
+
+
+def absolute(path: str | os.PathLike) -> epath.Path:
+    """The path itself if it is an address, the absolute one of a local path.
+
+    Orbax takes no others, and says so late, from a thread.
+    """
+    if is_address(path):
+        _see_writes_of_others()
+        return epath.Path(path)
+    # Not for addresses, of which it would make a local path.
+    return epath.Path(path).expanduser().resolve()
+
+
+@functools.cache
+def _see_writes_of_others() -> None:
+    """Has listings read anew: those of gcsfs lack what tensorstore has written."""
+    import fsspec
+
+    fsspec.config.conf.setdefault(_SCHEME, {})["use_listings_cache"] = False
+
+
+@functools.cache
+def _client() -> Any:
+    from google.cloud import storage
+
+    return storage.Client()
+
+
+def _blob(path: str | os.PathLike) -> Any:
+    text = os.fspath(path).removeprefix(f"{_SCHEME}://")
+    bucket, _, name = text.partition("/")
+    return _client().bucket(bucket).blob(name)
+
+
+class _Errors:
+    """Gives the errors of the client as those of a file system."""
+
+    def __init__(self, path: str | os.PathLike):
+        self._path = os.fspath(path)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from google.api_core import exceptions
+        from google.auth import exceptions as auth
+
+        if isinstance(error, exceptions.NotFound):
+            raise FileNotFoundError(2, "no such bucket or object", self._path) from None
+        if isinstance(error, exceptions.PreconditionFailed):
+            raise Changed(f"{self._path} was changed by another process") from None
+        if isinstance(error, exceptions.GoogleAPIError | auth.GoogleAuthError):
+            raise OSError(f"{self._path}: {error}") from error
+
+
+def write(
+    path: str | os.PathLike, content: bytes, *, generation: int | None = None
+) -> int:
+    """Writes an object, which is the old or the whole new one at any time.
+
+    Args:
+      path: its address.
+      content: all of it.
+      generation: that it has to be of now; 0: it must not exist. None: of any.
+
+    Returns:
+      The new generation.
+
+    Raises:
+      Changed: if it is of another generation.
+      OSError: if the store refuses.
+    """
+    with _Errors(path):
+        blob = _blob(path)
+        blob.upload_from_string(content, if_generation_match=generation)
+        return blob.generation
+
+
+def read(path: str | os.PathLike) -> tuple[bytes, int] | None:
+    """An object and its generation; None if there is none.
+
+    Raises:
+      OSError: if the store refuses.
+    """
+    try:
+        with _Errors(path):
+            blob = _blob(path)
+            return blob.download_as_bytes(), blob.generation
+    except FileNotFoundError:
+        return None
+
+
+def delete(path: str | os.PathLike, *, generation: int) -> None:
+    """Deletes an object of a generation.
+
+    Raises:
+      Changed, OSError: as of `write`.
+    """
+    with _Errors(path):
+        _blob(path).delete(if_generation_match=generation)
+
+
+def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
+    """The objects whose address is, or begins with, this one, by name.
+
+    Raises:
+      OSError: if the store refuses.
+    """
+    with _Errors(path):
+        blob = _blob(path)
+        objects = blob.client.list_blobs(blob.bucket, prefix=blob.name)
+        root = f"{_SCHEME}://{blob.bucket.name}"
+        return [epath.Path(f"{root}/{one.name}") for one in objects]
+
+
+@dataclasses.dataclass(frozen=True)
+class Object:
+    """An object below an address.
+
+    Attributes:
+      name: relative to that.
+      size: in bytes.
+      crc32c: of its bytes, in base 64.
+      blob: of the client.
+    """
+
+    name: str
+    size: int
+    crc32c: str
+    blob: Any = dataclasses.field(repr=False)
+
+    def is_copied_to(self, path: pathlib.Path) -> bool:
+        """Whether a file here has the same bytes."""
+        import google_crc32c
+
+        try:
+            if path.stat().st_size != self.size:
+                return False
+            with path.open("rb") as file:
+                checksum = google_crc32c.Checksum()
+                for _ in checksum.consume(file, _CHUNK_BYTES):
+                    pass
+        except FileNotFoundError:
+            return False
+        return base64.b64encode(checksum.digest()).decode() == self.crc32c
+
+    def copy_to(self, path: pathlib.Path) -> None:
+        """Makes a file here of it, which appears whole; its folders are made.
+
+        Raises:
+          OSError: if the store or the disk refuses.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            try:
+                with _Errors(self.name):
+                    self.blob.download_to_file(file)
+                file.close()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+
+
+def below(path: str | os.PathLike) -> list[Object]:
+    """The objects in a folder and those below it, by name.
+
+    Raises:
+      OSError: if the store refuses.
+    """
+    with _Errors(path):
+        blob = _blob(path)
+        prefix = f"{blob.name.rstrip('/')}/"
+        every = blob.client.list_blobs(blob.bucket, prefix=prefix)
+        return [
+            Object(one.name.removeprefix(prefix), one.size, one.crc32c, one)
+            for one in every
+            if not one.name.endswith("/")  # a mark of a folder
+        ]
+
+
+def move(path: epath.Path, target: epath.Path) -> None:
+    """Gives a file or folder another name, in a folder that is made if need be.
+
+    Objects move one after the other: a kill in the middle leaves some under each name.
+
+    Raises:
+      OSError: if the storage refuses.
+    """
+    if not is_address(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+        return
+    import fsspec
+
+    fsspec.filesystem(_SCHEME).mv(os.fspath(path), os.fspath(target), recursive=True)
