@@ -70,10 +70,10 @@ _READERS = {
     "Longformer: 1,024 tokens": ("longformer", 2 * SHORT),
     "ETC: 1,024 tokens": ("etc", 2 * SHORT),
 }
-# Data set of `etc-jax prepare` -> its files below --data, by the table's name of it.
+# By the table's name of a data set: that of `etc-jax prepare`, steps, files of --data.
 _LABELLED = {
-    "movie_reviews": ("classification", "train.jsonl.gz", "test.jsonl.gz"),
-    "hyperpartisan": ("hyperpartisan", "train.jsonl", "dev.jsonl"),
+    "movie_reviews": ("classification", 120, "train.jsonl.gz", "test.jsonl.gz"),
+    "hyperpartisan": ("hyperpartisan", 60, "train.jsonl", "dev.jsonl"),
 }
 
 
@@ -87,7 +87,7 @@ def _labels(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
         lengths = "--format=structured", f"--long_length={length}"
         lengths = *lengths, "--global_length=128"
     measured = {}
-    for name, (task, *files) in _LABELLED.items():
+    for name, (task, num_steps, *files) in _LABELLED.items():
         train, dev = (f"{chain.data}/{name}/{file}" for file in files)
         folder, words = f"labels/{name}", (f"--task={task}", f"--tokenizer={MODEL}")
         prepare = "prepare", f"{folder}/{family}_inputs", *words, *lengths
@@ -95,7 +95,7 @@ def _labels(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
         fields = _FIELDS | {"objective.name": task, "optimizer.learning_rate": 1e-4}
         run = steps.trained(
             *(chain, f"{folder}/{family}"),
-            *(f"classification:prepared={inputs},from={model}", seed, 40),
+            *(f"classification:prepared={inputs},from={model}", seed, num_steps),
             *steps.changes(fields),
         )
         measured |= steps.scored(chain, run, _LABELS, name, dev)
@@ -126,7 +126,7 @@ def _coreference(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     }
     run = steps.trained(
         *(chain, f"coreference/{family}"),
-        *(f"token_classification:prepared={inputs},from={model}", seed, 60),
+        *(f"token_classification:prepared={inputs},from={model}", seed, 120),
         *steps.changes(fields),
     )
     return steps.scored(chain, run, _COREFERENCE, "coreference", dev)
@@ -145,12 +145,13 @@ STUDIES = {
     ),
     _LABELS: Study(
         f"{_IT}, as it is, reading {SHORT} tokens, or made a Longformer or an ETC with "
-        "windows of 128, and not trained in between. 40 batches of 8 texts of --data.",
+        "windows of 128, and not trained in between. 120 batches of 8 reviews and 60 of "
+        "8 articles of --data.",
         _labels,
     ),
     _COREFERENCE: Study(
         f"{_IT}, as it is, reading each story in parts of {SHORT} tokens apart from "
-        "each other, or made a Longformer with windows of 128 that reads it whole. 60 "
+        "each other, or made a Longformer with windows of 128 that reads it whole. 120 "
         "steps of one story of --data, with mentions of up to 10 tokens.",
         _coreference,
     ),
