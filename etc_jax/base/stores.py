@@ -11,6 +11,7 @@ Storage can be used, with the extra `gcs`.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -19,6 +20,7 @@ import pathlib
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
@@ -28,9 +30,6 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")
 _SCHEME = "gs"
 _CHUNK_BYTES = 1 << 24
 _PACKAGES = ("gcsfs", "google.cloud.storage")
-# With TensorFlow installed epath takes its file system, which takes seconds to import
-# and knows no other end point. Whoever has set it has a reason.
-os.environ.setdefault("EPATH_USE_TF", "0")
 
 
 class Changed(OSError):
@@ -87,6 +86,12 @@ def _is_there(package: str) -> bool:
         return False
 
 
+# With TensorFlow installed epath takes its file system, which takes seconds to import
+# and knows no other end point. Whoever has set it has a reason.
+if _is_there(_PACKAGES[0]):
+    os.environ.setdefault("EPATH_USE_TF", "0")
+
+
 def absolute(path: str | os.PathLike) -> epath.Path:
     """The path itself if it is an address, the absolute one of a local path.
 
@@ -120,29 +125,29 @@ def _blob(path: str | os.PathLike) -> Any:
     return _client().bucket(bucket).blob(name)
 
 
-class _Errors:
+@contextlib.contextmanager
+def _told(path: str | os.PathLike) -> Iterator[None]:
     """Gives the errors of the client as those of a file system."""
+    from google.api_core import exceptions
+    from google.auth import exceptions as auth
 
-    def __init__(self, path: str | os.PathLike):
-        self._path = os.fspath(path)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        from google.api_core import exceptions
-        from google.auth import exceptions as auth
-
-        if isinstance(error, exceptions.NotFound):
-            raise FileNotFoundError(2, "no such bucket or object", self._path) from None
-        if isinstance(error, exceptions.PreconditionFailed):
-            raise Changed(f"{self._path} was changed by another process") from None
-        if isinstance(error, exceptions.GoogleAPIError | auth.GoogleAuthError):
-            raise OSError(f"{self._path}: {error}") from error
+    text = os.fspath(path)
+    try:
+        yield
+    except exceptions.NotFound:
+        raise FileNotFoundError(2, "no such bucket or object", text) from None
+    except exceptions.PreconditionFailed:
+        raise Changed(f"{text} was changed by another process") from None
+    except (exceptions.GoogleAPIError, auth.GoogleAuthError) as error:
+        raise OSError(f"{text}: {error}") from error
 
 
 def write(
-    path: str | os.PathLike, content: bytes, *, generation: int | None = None
+    path: str | os.PathLike,
+    content: bytes,
+    *,
+    generation: int | None = None,
+    patience_secs: float = 120.0,
 ) -> int:
     """Writes an object, which is the old or the whole new one at any time.
 
@@ -150,6 +155,7 @@ def write(
       path: its address.
       content: all of it.
       generation: that it has to be of now; 0: it must not exist. None: of any.
+      patience_secs: how long a store that does not answer is asked again.
 
     Returns:
       The new generation.
@@ -158,9 +164,15 @@ def write(
       Changed: if it is of another generation.
       OSError: if the store refuses.
     """
-    with _Errors(path):
+    from google.cloud.storage import retry
+
+    with _told(path):
         blob = _blob(path)
-        blob.upload_from_string(content, if_generation_match=generation)
+        blob.upload_from_string(
+            content,
+            if_generation_match=generation,
+            retry=retry.DEFAULT_RETRY.with_timeout(patience_secs),
+        )
         return blob.generation
 
 
@@ -171,21 +183,28 @@ def read(path: str | os.PathLike) -> tuple[bytes, int] | None:
       OSError: if the store refuses.
     """
     try:
-        with _Errors(path):
+        with _told(path):
             blob = _blob(path)
             return blob.download_as_bytes(), blob.generation
     except FileNotFoundError:
         return None
 
 
-def delete(path: str | os.PathLike, *, generation: int) -> None:
-    """Deletes an object of a generation.
+def delete(
+    path: str | os.PathLike, *, generation: int, patience_secs: float = 120.0
+) -> None:
+    """Deletes an object of a generation; see `write`.
 
     Raises:
       Changed, OSError: as of `write`.
     """
-    with _Errors(path):
-        _blob(path).delete(if_generation_match=generation)
+    from google.cloud.storage import retry
+
+    with _told(path):
+        _blob(path).delete(
+            if_generation_match=generation,
+            retry=retry.DEFAULT_RETRY.with_timeout(patience_secs),
+        )
 
 
 def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
@@ -194,7 +213,7 @@ def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
     Raises:
       OSError: if the store refuses.
     """
-    with _Errors(path):
+    with _told(path):
         blob = _blob(path)
         objects = blob.client.list_blobs(blob.bucket, prefix=blob.name)
         root = f"{_SCHEME}://{blob.bucket.name}"
@@ -241,7 +260,7 @@ class Object:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             try:
-                with _Errors(self.name):
+                with _told(self.name):
                     self.blob.download_to_file(file)
                 file.close()
                 os.replace(file.name, path)
@@ -256,7 +275,7 @@ def below(path: str | os.PathLike) -> list[Object]:
     Raises:
       OSError: if the store refuses.
     """
-    with _Errors(path):
+    with _told(path):
         blob = _blob(path)
         prefix = f"{blob.name.rstrip('/')}/"
         every = blob.client.list_blobs(blob.bucket, prefix=prefix)

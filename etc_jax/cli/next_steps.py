@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import shlex
 from collections.abc import Callable
 from typing import Any
 
+from etils import epath
+
+from etc_jax.base.stores import is_address
 from etc_jax.base.terminal import next_command
 from etc_jax.config import Config
 from etc_jax.conversion.formats import native
@@ -29,11 +31,11 @@ def of_run(
       workdir: of the run.
       step: of the checkpoint whose model is used; None: the newest.
     """
-    folder = pathlib.Path(workdir)
+    folder = epath.Path(workdir)
     model = folder if step is None else folder / FOLDER / str(step)
     if config.data.source != "windows":
         return _of_model(config.model, model, config.data.gives)
-    flags = (f"--model={model}", f"--out={folder / 'evaluated'}")
+    flags = (f"--model={model}", f"--out={_written(folder / 'evaluated')}")
     if files := config.data.validation_files:
         return next_command("evaluate", *flags, *files)
     return next_command("evaluate", *flags, "FILE", note="FILE has answers")
@@ -65,8 +67,14 @@ def _of_model(config: Any, folder: str | os.PathLike, gives: str | None) -> str:
     if gives != "text" or not _is_possible(lambda: text_encoder_of(family, config)):
         return ""
     model = shlex.quote(f"--model={folder}")
-    out = shlex.quote(f"--out={os.fspath(folder).rstrip('/')}.npy")
+    out = shlex.quote(f"--out={_written(folder).rstrip('/')}.npy")
     return f'next: echo "A first text." | etc-jax embed {model} {out} -'
+
+
+def _written(path: str | os.PathLike) -> str:
+    """The path of what a command writes, which is a folder here."""
+    text = os.fspath(path)
+    return text.partition("://")[2].replace("/", "_") if is_address(path) else text
 
 
 def _is_possible(check: Callable[[], Any]) -> bool:

@@ -18,6 +18,9 @@ from etc_jax.training.claim import Claim, Owner
 
 _LOG = logging.getLogger(__name__)
 
+# The next write is due, and nobody takes the folder over before several are missed.
+_PATIENCE_SECS = 10.0
+
 
 class _Lease(Owner):
     """A hold on an object of a generation.
@@ -37,7 +40,10 @@ class _Lease(Owner):
         self._writes += 1
         content = claim_lib.content(self._claim, self._writes)
         self._generation = stores.write(
-            self._path, content, generation=self._generation
+            self._path,
+            content,
+            generation=self._generation,
+            patience_secs=_PATIENCE_SECS,
         )
 
     def _renew(self) -> Claim | None:
@@ -53,7 +59,9 @@ class _Lease(Owner):
         return None
 
     def _release(self) -> None:
-        stores.delete(self._path, generation=self._generation)
+        stores.delete(
+            self._path, generation=self._generation, patience_secs=_PATIENCE_SECS
+        )
 
 
 def take(path: epath.Path, claim: Claim) -> Owner:
@@ -77,6 +85,8 @@ def take(path: epath.Path, claim: Claim) -> Owner:
 def _outlast_the_owner(path: epath.Path, claim: Claim, content: bytes) -> None:
     """Returns when the owner that the object names is gone; UserError if it is not."""
     owner = claim_lib.claim_in(content)
+    if owner is not None and owner.token == claim.token:
+        return  # it was written, and the answer was lost
     if owner is not None and owner.machine == claim.machine:
         if claim_lib.is_running(owner, claim, locks=False):
             raise claim_lib.refused(path, owner)

@@ -61,6 +61,12 @@ def test_after_a_run_its_model_is_used(name, change, wanted):
     assert not wanted or taken(wanted)
 
 
+def test_a_run_in_a_store_is_read_there_and_written_about_here():
+    config = config_lib.from_config_dict(config_flag.read("quickstart", []))
+    line = next_steps.of_run(config, "gs://bucket/runs/x", step=4)
+    assert "embed --model=gs://bucket/runs/x/checkpoints/4 --out=bucket_runs_x" in line
+
+
 def taken(line: str) -> list[str]:
     """The words of a next command, which its parser has taken; nothing is run."""
     words = shlex.split(line.partition("etc-jax ")[2])

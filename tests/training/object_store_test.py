@@ -20,12 +20,12 @@ import etc_jax
 from etc_jax.base import stores
 from etc_jax.cli import evaluate
 from etc_jax.training import claim as claim_lib
-from etc_jax.training.checkpoints import manifest
+from etc_jax.training.checkpoints import checkpointer, manifest, orbax_io
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.checkpoints.folder import CheckpointFolder
-from etc_jax.training.errors import DONE, UserError
+from etc_jax.training.errors import DONE, RunError, UserError
 from etc_jax.training.owner import FILE, owned
-from etc_jax.training.reporting import line_file
+from etc_jax.training.reporting import curves, line_file
 from etc_jax.training.reporting.line_file import LineFile
 from etc_jax.training.run import train_and_evaluate
 
@@ -66,6 +66,8 @@ def test_a_stopped_run_is_the_uninterrupted_one(folder, tmp_path):
     assert {path.name for path in (folder / "whole").iterdir()} == same
     steps = {path.name for path in (folder / "whole/checkpoints").iterdir()}
     assert steps == {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    curves.draw(folder / "whole")
+    assert (folder / "whole" / curves.FILE).read_bytes().startswith(b"\x89PNG")
     again = train_and_evaluate(config, folder / "whole")  # evaluates nothing anew
     assert again.exit_code == DONE
 
@@ -106,6 +108,29 @@ def test_an_outage_of_some_seconds_ends_nothing(folder, tmp_path, monkeypatch):
     assert toy_job.digest(result.state) == toy_job.digest(whole.state)
     assert timeless(folder) == timeless(tmp_path)
     assert CheckpointFolder(folder).finished() == [12, 8, 4]
+
+
+def test_an_outage_for_good_loses_nothing_that_was_saved(folder, monkeypatch):
+    from gcsfs import retry
+
+    monkeypatch.setattr(orbax_io, "TIMEOUT_SECS", 10)
+    # Else each call is tried again for half a minute.
+    monkeypatch.setattr(retry, "min", lambda *secs: 0.1, raising=False)
+    monkeypatch.setattr(checkpointer, "LAST_SAVE_PAUSES_SECS", (1.0,))
+
+    def break_off(run):
+        if run._step == 6:
+            limits.until(lambda: manifest.exists(folder / "checkpoints/4"))
+            object_store.outage.set()
+
+    after_each_step(monkeypatch, break_off)
+    try:
+        with pytest.raises(RunError, match="the same command"):
+            train_and_evaluate(toy_job.config(checkpoint__every_steps=4), folder)
+    finally:
+        object_store.outage.clear()
+    monkeypatch.undo()
+    assert CheckpointFolder(folder).choose() == 4
 
 
 def test_a_damaged_checkpoint_is_set_aside(folder):
@@ -155,7 +180,16 @@ def test_one_of_another_machine_that_writes_is_not_taken_over(
             pytest.fail("two owners")
 
 
-def test_a_write_whose_answer_was_lost_is_known_again(folder, quick):
+def test_a_write_whose_answer_was_lost_is_known_again(folder, quick, monkeypatch):
+    write, lost = stores.write, iter([True])
+
+    def unanswered(*args, **options):
+        generation = write(*args, **options)
+        if next(lost, False):
+            raise stores.Changed("412")
+        return generation
+
+    monkeypatch.setattr(stores, "write", unanswered)
     with owned(folder) as owner:
         written, generation = stores.read(folder / FILE)
         stores.write(folder / FILE, written, generation=generation)

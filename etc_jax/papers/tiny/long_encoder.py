@@ -145,8 +145,8 @@ STUDIES = {
     ),
     _LABELS: Study(
         f"{_IT}, as it is, reading {SHORT} tokens, or made a Longformer or an ETC with "
-        "windows of 128, and not trained in between. 120 batches of 8 reviews and 60 of "
-        "8 articles of --data.",
+        "windows of 128, and not trained in between. 120 batches of 8 reviews, 60 of 8 "
+        "articles of --data.",
         _labels,
     ),
     _COREFERENCE: Study(

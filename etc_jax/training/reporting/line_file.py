@@ -14,6 +14,8 @@ from etc_jax.base import stores
 from etc_jax.base.whole_files import write_whole
 
 MOST_BYTES = 1 << 16
+# Who adds lines waits for them, and can try again with the next ones.
+_PATIENCE_SECS = 5.0
 
 
 class LineFile:
@@ -73,7 +75,7 @@ class LineFile:
             number = int(path.suffix[1:]) + 1 if path != self.path else 1
             path, before = self.path.with_name(f"{self.path.name}.{number:06}"), b""
         whole = before + _on_its_own(before[-1:], content)
-        stores.write(path, whole)
+        stores.write(path, whole, patience_secs=_PATIENCE_SECS)
         self._last = path, whole
 
     def replace(self, part: epath.Path, old: bytes, new: bytes) -> None:
