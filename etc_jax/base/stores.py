@@ -19,9 +19,8 @@ import os
 import pathlib
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from etils import epath
 
@@ -37,13 +36,10 @@ class Changed(OSError):
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What the packages of a store raise that is no OSError, if they are loaded."""
-    classes = ("gcsfs.retry", "HttpError"), ("aiohttp", "ClientError")
-    return tuple(
-        getattr(sys.modules[module], name)
-        for module, name in classes
-        if module in sys.modules
-    )
+    """What a storage raises: OSError, and what packages of a store have besides it."""
+    others = ("gcsfs.retry", "HttpError"), ("aiohttp", "ClientError")
+    loaded = [(module, name) for module, name in others if module in sys.modules]
+    return OSError, *(getattr(sys.modules[module], name) for module, name in loaded)
 
 
 def is_address(path: str | os.PathLike) -> bool:
@@ -142,6 +138,12 @@ def _told(path: str | os.PathLike) -> Iterator[None]:
         raise OSError(f"{text}: {error}") from error
 
 
+def _retry_for(secs: float) -> Any:
+    from google.cloud.storage import retry
+
+    return retry.DEFAULT_RETRY.with_timeout(secs)
+
+
 def write(
     path: str | os.PathLike,
     content: bytes,
@@ -164,14 +166,12 @@ def write(
       Changed: if it is of another generation.
       OSError: if the store refuses.
     """
-    from google.cloud.storage import retry
-
     with _told(path):
         blob = _blob(path)
         blob.upload_from_string(
             content,
             if_generation_match=generation,
-            retry=retry.DEFAULT_RETRY.with_timeout(patience_secs),
+            retry=_retry_for(patience_secs),
         )
         return blob.generation
 
@@ -198,13 +198,18 @@ def delete(
     Raises:
       Changed, OSError: as of `write`.
     """
-    from google.cloud.storage import retry
-
     with _told(path):
         _blob(path).delete(
             if_generation_match=generation,
-            retry=retry.DEFAULT_RETRY.with_timeout(patience_secs),
+            retry=_retry_for(patience_secs),
         )
+
+
+def _listed(prefix: str) -> list[Any]:
+    """The client's objects whose addresses begin with a text, by name."""
+    with _told(prefix):
+        blob = _blob(prefix)
+        return list(blob.client.list_blobs(blob.bucket, prefix=blob.name))
 
 
 def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
@@ -213,11 +218,8 @@ def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
     Raises:
       OSError: if the store refuses.
     """
-    with _told(path):
-        blob = _blob(path)
-        objects = blob.client.list_blobs(blob.bucket, prefix=blob.name)
-        root = f"{_SCHEME}://{blob.bucket.name}"
-        return [epath.Path(f"{root}/{one.name}") for one in objects]
+    listed = _listed(os.fspath(path))
+    return [epath.Path(f"{_SCHEME}://{one.bucket.name}/{one.name}") for one in listed]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,22 +253,14 @@ class Object:
             return False
         return base64.b64encode(checksum.digest()).decode() == self.crc32c
 
-    def copy_to(self, path: pathlib.Path) -> None:
-        """Makes a file here of it, which appears whole; its folders are made.
+    def copy_to(self, file: BinaryIO) -> None:
+        """Writes its bytes to an open file.
 
         Raises:
           OSError: if the store or the disk refuses.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            try:
-                with _told(self.name):
-                    self.blob.download_to_file(file)
-                file.close()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        with _told(self.name):
+            self.blob.download_to_file(file)
 
 
 def below(path: str | os.PathLike) -> list[Object]:
@@ -275,15 +269,13 @@ def below(path: str | os.PathLike) -> list[Object]:
     Raises:
       OSError: if the store refuses.
     """
-    with _told(path):
-        blob = _blob(path)
-        prefix = f"{blob.name.rstrip('/')}/"
-        every = blob.client.list_blobs(blob.bucket, prefix=prefix)
-        return [
-            Object(one.name.removeprefix(prefix), one.size, one.crc32c, one)
-            for one in every
-            if not one.name.endswith("/")  # a mark of a folder
-        ]
+    prefix = f"{os.fspath(path).rstrip('/')}/"
+    start = len(_blob(prefix).name)
+    return [
+        Object(one.name[start:], one.size, one.crc32c, one)
+        for one in _listed(prefix)
+        if not one.name.endswith("/")  # a mark of a folder
+    ]
 
 
 def move(path: epath.Path, target: epath.Path) -> None:

@@ -112,6 +112,38 @@ def is_running(owner: Claim, claim: Claim, locks: bool) -> bool:
     return ticks_of(owner.pid) == owner.ticks
 
 
+def outlast(
+    path: pathlib.PurePath,
+    content: bytes,
+    claim: Claim,
+    read_fn: Callable[[pathlib.PurePath], bytes],
+    *,
+    locks: bool,
+) -> None:
+    """Returns when the owner that a file names is gone.
+
+    Args:
+      path: of the file.
+      content: what it holds; nothing if there is none.
+      claim: of this process.
+      read_fn: see `outwatch`.
+      locks: see `is_running`.
+
+    Raises:
+      UserError: if it is not gone.
+    """
+    if not content:
+        return
+    owner = claim_in(content)
+    if owner is not None and owner.machine == claim.machine:
+        if is_running(owner, claim, locks):
+            raise refused(path, owner)
+        if locks or (owner.pids == claim.pids and owner.ticks):
+            _LOG.warning("workdir %s is taken over from %s", path.parent, owner)
+            return
+    outwatch(path, content, owner, read_fn)
+
+
 def outwatch(
     path: pathlib.PurePath,
     content: bytes,
@@ -147,12 +179,6 @@ def outwatch(
             raise refused(path, claim_in(now))
 
 
-def content(claim: Claim, writes: int) -> bytes:
-    """What the file holds when it is written for the n-th time: always as long."""
-    values = {**dataclasses.asdict(claim), "writes": f"{writes:012}"}
-    return f"{json.dumps(values, indent=1)}\n".encode()
-
-
 def claim_in(content: bytes) -> Claim | None:
     """The owner that a file names; None if it cannot be read."""
     try:
@@ -181,6 +207,7 @@ class Owner(abc.ABC):
 
     def __init__(self, path: pathlib.PurePath, claim: Claim):
         self._path, self._claim = path, claim
+        self._writes = 0
         self._lost: str | None = None
         self._closed = threading.Event()
         self._write()
@@ -199,8 +226,14 @@ class Owner(abc.ABC):
                 "this process was silent; nothing more is written to it"
             )
 
-    @abc.abstractmethod
     def _write(self) -> None:
+        self._writes += 1
+        # Always of the same length: nobody reads half an old and half a new one.
+        values = {**dataclasses.asdict(self._claim), "writes": f"{self._writes:012}"}
+        self._put(f"{json.dumps(values, indent=1)}\n".encode())
+
+    @abc.abstractmethod
+    def _put(self, content: bytes) -> None:
         """Writes the file; OSError if that fails."""
 
     @abc.abstractmethod

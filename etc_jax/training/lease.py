@@ -8,15 +8,11 @@ An owner is gone if its process, on this machine, has ended, or if it has not wr
 the object for `claim.WATCH_SECS`.
 """
 
-import logging
-
 from etils import epath
 
 from etc_jax.base import stores
 from etc_jax.training import claim as claim_lib
 from etc_jax.training.claim import Claim, Owner
-
-_LOG = logging.getLogger(__name__)
 
 # The next write is due, and nobody takes the folder over before several are missed.
 _PATIENCE_SECS = 10.0
@@ -33,12 +29,9 @@ class _Lease(Owner):
 
     def __init__(self, path: epath.Path, claim: Claim, generation: int):
         self._generation = generation
-        self._writes = 0
         super().__init__(path, claim)
 
-    def _write(self) -> None:
-        self._writes += 1
-        content = claim_lib.content(self._claim, self._writes)
+    def _put(self, content: bytes) -> None:
         self._generation = stores.write(
             self._path,
             content,
@@ -72,30 +65,17 @@ def take(path: epath.Path, claim: Claim) -> Owner:
       OSError: if the store refuses.
     """
     while True:
-        current = stores.read(path)
-        generation = 0 if current is None else current[1]
-        if current is not None:
-            _outlast_the_owner(path, claim, current[0])
+        content, generation = stores.read(path) or (b"", 0)
+        owner = claim_lib.claim_in(content)
+        # Else it was written, and the answer was lost.
+        if owner is None or owner.token != claim.token:
+            claim_lib.outlast(path, content, claim, _content, locks=False)
         try:
             return _Lease(path, claim, generation)
         except stores.Changed:  # by one that came first, or let it go just now
             continue
 
 
-def _outlast_the_owner(path: epath.Path, claim: Claim, content: bytes) -> None:
-    """Returns when the owner that the object names is gone; UserError if it is not."""
-    owner = claim_lib.claim_in(content)
-    if owner is not None and owner.token == claim.token:
-        return  # it was written, and the answer was lost
-    if owner is not None and owner.machine == claim.machine:
-        if claim_lib.is_running(owner, claim, locks=False):
-            raise claim_lib.refused(path, owner)
-        if owner.pids == claim.pids and owner.ticks:
-            _LOG.warning("workdir %s is taken over from %s", path.parent, owner)
-            return
-    claim_lib.outwatch(path, content, owner, _content)
-
-
 def _content(path: epath.Path) -> bytes:
-    current = stores.read(path)
-    return b"" if current is None else current[0]
+    content, _ = stores.read(path) or (b"", 0)
+    return content

@@ -40,12 +40,9 @@ class _Locked(Owner):
 
     def __init__(self, path: pathlib.Path, file: int, claim: Claim):
         self._file = file
-        self._writes = 0
         super().__init__(path, claim)
 
-    def _write(self) -> None:
-        self._writes += 1
-        content = claim_lib.content(self._claim, self._writes)
+    def _put(self, content: bytes) -> None:
         # In place: the lock belongs to the file, not to its name.
         os.pwrite(self._file, content, 0)
         os.ftruncate(self._file, len(content))
@@ -107,7 +104,7 @@ def _taken(path: pathlib.Path, claim: Claim) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             locks = _lock(file, path)
-            _outlast_the_owner(path, claim, locks)
+            claim_lib.outlast(path, _content(path), claim, _content, locks=locks)
             if is_at(file, path):
                 return file
         except BaseException:
@@ -138,25 +135,6 @@ def _holder(path: pathlib.Path) -> Claim | None:
             break
         time.sleep(0.05)
     return holder
-
-
-def _outlast_the_owner(path: pathlib.Path, claim: Claim, locks: bool) -> None:
-    """Returns when the owner that the file names is gone.
-
-    Raises:
-      UserError: if it is not.
-    """
-    content = _content(path)
-    if not content:
-        return
-    owner = claim_lib.claim_in(content)
-    if owner is not None and owner.machine == claim.machine:
-        if claim_lib.is_running(owner, claim, locks):
-            raise claim_lib.refused(path, owner)
-        if locks or (owner.pids == claim.pids and owner.ticks):
-            _LOG.warning("workdir %s is taken over from %s", path.parent, owner)
-            return
-    claim_lib.outwatch(path, content, owner, _content)
 
 
 def _content(path: pathlib.Path) -> bytes:

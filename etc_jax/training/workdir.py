@@ -17,6 +17,7 @@ store they are objects; data, profile, tensorboard and wandb cannot lie there.
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -42,7 +43,7 @@ from etc_jax.config import (
     identity,
     to_dict,
 )
-from etc_jax.training import owner as owner_lib
+from etc_jax.training import claim as claim_lib, owner as owner_lib
 from etc_jax.training.checkpoints.folder import is_step
 from etc_jax.training.errors import UserError
 from etc_jax.training.hosts import distributed
@@ -84,7 +85,7 @@ def check(config: Config, workdir: epath.PathLike) -> epath.Path:
             _check_apart(config, folder)
         # A bucket that is not there is seen at a name in it.
         _write_something(folder if stores.is_address(folder) else _nearest(folder))
-    except (OSError, *stores.errors()) as error:
+    except stores.errors() as error:
         raise UserError(
             f"workdir {folder} cannot be used: {error}; choose another --workdir"
         ) from error
@@ -256,9 +257,16 @@ def claim(config: Config, folder: epath.Path) -> Iterator[Callable[[], None]]:
         check(config, folder)  # another run may have begun and ended meanwhile
         begun_in = None if stores.is_address(folder) else os.stat(folder)
 
+        looked = -math.inf
+
         def check_still() -> None:
+            nonlocal looked
             owner.check()
-            _check_there(folder, begun_in)
+            # A store is not asked at each step: that takes longer than many a step.
+            pause = claim_lib.REFRESH_SECS if begun_in is None else 0.0
+            if time.monotonic() >= looked + pause:
+                _check_there(folder, begun_in)
+                looked = time.monotonic()
 
         yield check_still
 
@@ -277,7 +285,7 @@ def _check_there(folder: epath.Path, begun_in: os.stat_result | None) -> None:
             return
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except (OSError, *stores.errors()):
+    except stores.errors():
         return  # a storage that does not answer: who writes there sees it
     raise UserError(
         f"workdir {folder} was deleted, renamed or emptied while the run was going on; "
@@ -335,7 +343,7 @@ def needed(folder: epath.Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, *stores.errors()) as error:
+    except stores.errors() as error:
         raise UserError(
             f"workdir {folder} cannot be read or written: {error}; make space, look "
             "at the storage, or choose another --workdir. What is saved there is kept: "

@@ -19,7 +19,7 @@ from training_runs import after_each_step, check_stops, state_at_start, timeless
 import etc_jax
 from etc_jax.base import stores
 from etc_jax.cli import evaluate
-from etc_jax.training import claim as claim_lib
+from etc_jax.training import claim as claim_lib, workdir
 from etc_jax.training.checkpoints import checkpointer, manifest, orbax_io
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.checkpoints.folder import CheckpointFolder
@@ -196,6 +196,17 @@ def test_a_write_whose_answer_was_lost_is_known_again(folder, quick, monkeypatch
         time.sleep(0.3)
         owner.check()
     assert not (folder / FILE).exists()
+
+
+def test_a_run_whose_record_is_deleted_ends(folder, quick):
+    config = toy_job.config()
+    with workdir.claim(config, folder) as check_still:
+        workdir.record(config, folder)
+        check_still()
+        (folder / "run.json").unlink()
+        time.sleep(2 * claim_lib.REFRESH_SECS)
+        with pytest.raises(UserError, match="was deleted, renamed or emptied"):
+            check_still()
 
 
 def test_lines_of_many_objects(folder, monkeypatch):

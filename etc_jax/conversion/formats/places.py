@@ -6,8 +6,6 @@ import os
 import pathlib
 import re
 
-from etc_jax.base import local_paths
-
 # "bert-base-uncased" or "allenai/longformer-base-4096".
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 # Of a repository: what models are read from. Weights of other frameworks stay there.
@@ -47,8 +45,6 @@ def folder_of(
             f"{named} is {source!r:.60}; expected a path, or the name of a repository"
         )
     name = os.fspath(source)
-    if wrong := local_paths.problem(name):
-        raise ValueError(f"{named} {wrong}")
     folder = pathlib.Path(name).expanduser()
     if folder.is_dir():
         return folder

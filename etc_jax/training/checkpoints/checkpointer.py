@@ -21,11 +21,11 @@ from etc_jax.config import CheckpointConfig
 from etc_jax.training.checkpoints.folder import CheckpointFolder, read_data
 from etc_jax.training.checkpoints.layout import check_same_leaves, leaves_of
 from etc_jax.training.checkpoints.orbax_io import (
-    STORAGE_ERRORS,
     Writer,
     cause,
     read_state,
     saved_leaves,
+    storage_errors,
 )
 from etc_jax.training.checkpoints.retention import Retention
 from etc_jax.training.errors import RunError
@@ -171,7 +171,7 @@ class Checkpointer:
     def _newest(self) -> str:
         try:
             last = self.last_step
-        except (OSError, *stores.errors()) as error:
+        except stores.errors() as error:
             return f"Which checkpoint is the newest cannot be read ({cause(error)})"
         if last is None:
             return "No checkpoint has been finished yet"
@@ -182,7 +182,7 @@ class Checkpointer:
         self._begun = step
         try:
             self._writer.start(self._folder.path(step), state, data)
-        except (*STORAGE_ERRORS, *stores.errors()) as error:
+        except storage_errors() as error:
             self._failed(error)
             return
         self._work = self._worker.submit(self._complete, step)
@@ -207,7 +207,7 @@ class Checkpointer:
     def _add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
         try:
             self._folder.add_evaluation(step, evaluation, self._retention)
-        except (OSError, *stores.errors()) as error:
+        except stores.errors() as error:
             _LOG.error("checkpoint %d has not got its metrics: %s", step, error)
 
     def wait(self) -> bool:
@@ -226,7 +226,7 @@ class Checkpointer:
         work, self._work = self._work, None
         try:
             work.result()
-        except (*STORAGE_ERRORS, *stores.errors()) as error:
+        except storage_errors() as error:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from etc_jax.base import stores
 from etc_jax.base.stores import Object
+from etc_jax.base.whole_files import unfinished_target, whole
 from etc_jax.training.checkpoints import manifest
 from etc_jax.training.checkpoints.folder import FOLDER, is_step
 from etc_jax.training.preflight import compile_cache
@@ -51,9 +52,15 @@ def folder_of(address: str | os.PathLike, *, step: int | None = None) -> pathlib
     if size := sum(one.size for one in changed.values()):
         _LOG.info("fetching %.3g MB of %s to %s", size / 1e6, path, folder)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        copies = pool.map(lambda n: changed[n].copy_to(folder / n), changed)
+        copies = pool.map(lambda n: _copy(changed[n], folder / n), changed)
         list(copies)  # raises what went wrong
     return folder
+
+
+def _copy(source: Object, path: pathlib.Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole(path) as part, part.open("wb") as file:
+        source.copy_to(file)
 
 
 def _of_one_checkpoint(
@@ -82,5 +89,7 @@ def _of_one_checkpoint(
 def _leave_only(folder: pathlib.Path, wanted: Mapping[str, Object]) -> None:
     """Deletes copies of what has gone, such as of an older checkpoint."""
     for path in folder.rglob("*"):
+        if unfinished_target(path.name):  # of a process that fetches it as well
+            continue
         if path.is_file() and path.relative_to(folder).as_posix() not in wanted:
-            path.unlink()
+            path.unlink(missing_ok=True)

@@ -169,7 +169,7 @@ class CheckpointFolder:
         try:
             self._delete_old(retention)
             self._sweep()
-        except (OSError, *stores.errors()) as error:
+        except stores.errors() as error:
             # The new one is safe all the same.
             _LOG.error("old checkpoints in %s stay: %s", self.root, error)
 
@@ -236,7 +236,7 @@ class CheckpointFolder:
         try:
             self._delete(step)
             self._sweep(step)
-        except (OSError, *stores.errors()) as error:
+        except stores.errors() as error:
             _LOG.error("the remains of checkpoint %d stay: %s", step, error)
 
     def choose(self) -> int | None:

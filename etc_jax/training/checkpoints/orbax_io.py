@@ -10,15 +10,13 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
+from etc_jax.base import stores
 from etc_jax.training.checkpoints.folder import DATA_FILE, DATA_ITEM
 from etc_jax.training.checkpoints.layout import leaves_of
 from etc_jax.training.checkpoints.meeting import Meeting
 
 _LOG = logging.getLogger(__name__)
 
-# What a storage raises: tensorstore's errors are ValueErrors, those of waiting for
-# another process RuntimeErrors. Anything else is a bug and ends the run.
-STORAGE_ERRORS = (OSError, ValueError, RuntimeError)
 # How long the processes of a save wait for each other, before it counts as failed.
 TIMEOUT_SECS = 600
 # How long Orbax may take to end here, when a save has failed on another process.
@@ -26,6 +24,12 @@ STUCK_SECS = 30
 
 _STATE_ITEM = "state"
 _names = itertools.count()
+
+
+def storage_errors() -> tuple[type[Exception], ...]:
+    """What a save may raise. Anything else is a bug and ends the run."""
+    # Tensorstore's are ValueErrors, those of waiting for another process RuntimeErrors.
+    return *stores.errors(), ValueError, RuntimeError
 
 
 class Writer:
@@ -111,7 +115,7 @@ class Writer:
             return
         try:
             self._orbax.close()
-        except STORAGE_ERRORS as error:
+        except storage_errors() as error:
             _LOG.warning("Orbax has not ended in order: %s", cause(error))
 
 
