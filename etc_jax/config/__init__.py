@@ -104,6 +104,7 @@ _RUNTIME_FIELDS = (
     "data.validation_files",
     "objective.generation",
     "data.cache_dir",
+    "data.export_cluster",
     "data.export_workers",
     "data.read_workers",
     "train.log_every_steps",

@@ -27,7 +27,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 import numpy as np
 
@@ -73,6 +73,21 @@ class WorkerDiedError(RuntimeError):
 
 
 MakeFn = Callable[[list[Item]], Part]
+
+
+class Executor(Protocol):
+    """Who makes parts: this process, others of this machine, or a cluster.
+
+    Attributes:
+      ahead: how many parts may wait, so that no worker ever does.
+    """
+
+    ahead: int
+
+    def submit(
+        self, file: pathlib.Path, digest: str, items: list[Item]
+    ) -> Callable[[], None]:
+        """Has a part made; what is returned waits for its file."""
 
 
 class Recipe(NamedTuple):
@@ -124,7 +139,7 @@ def make_parts(
     recipe: Recipe,
     folder: pathlib.Path,
     *,
-    workers: int = 0,
+    workers: int | str = 0,
 ) -> Iterator[Part]:
     """The parts in order, each from its file in `folder` once that is written.
 
@@ -134,10 +149,13 @@ def make_parts(
       cut: (digest, items) of each part.
       recipe: what is done with the items.
       folder: of the part files; those of equal digests are taken over.
-      workers: processes that work; 0: this one.
+      workers: processes that work; 0: this one; or the address of a cluster, see
+        `data.cluster`.
 
     Raises:
-      WorkerDiedError: if a worker process is killed.
+      MissingExtraError: if dask is not installed, which a cluster needs.
+      ValueError: if no cluster answers.
+      WorkerDiedError: if a worker process is killed, or a cluster ends.
     """
     reused, waiting = 0, collections.deque()
 
@@ -150,17 +168,17 @@ def make_parts(
             raise RuntimeError(f"{file} vanished or changed while it was in use")
         return part
 
-    with _executor(workers, recipe) as submit:
+    with _executor(workers, recipe) as executor:
         numbers = itertools.count()  # enumerate would hold on to the items
         for digest, items in cut:
             file = folder / f"{next(numbers):06d}.npz"
             finished = file.exists() and read_part(file, digest) is not None
             reused += finished
-            job = None if finished else submit(file, digest, items)
+            job = None if finished else executor.submit(file, digest, items)
             waiting.append((file, digest, job))
             # Or they would be held until the next part is cut.
             del items, job
-            if len(waiting) > 2 * workers:  # enough that no worker ever waits
+            if len(waiting) > executor.ahead:
                 yield take()
         if reused:
             _LOG.info("%s: %d finished parts taken over", folder, reused)
@@ -274,28 +292,52 @@ def remove_work_of(path: pathlib.Path) -> None:
 # --- processes ------------------------------------------------------------------------
 
 
+class _Here(Executor):
+    """This process, which makes a part when it is waited for."""
+
+    def __init__(self, recipe: Recipe):
+        self.ahead, self._make_fn = 0, recipe.make_fn
+
+    def submit(
+        self, file: pathlib.Path, digest: str, items: list[Item]
+    ) -> Callable[[], None]:
+        return lambda: write_part(file, digest, self._make_fn(items))
+
+
+class _Pool(Executor):
+    """Processes of this machine, which write their files themselves."""
+
+    def __init__(self, workers: int, recipe: Recipe):
+        self.ahead = 2 * workers
+        self.pool = concurrent.futures.ProcessPoolExecutor(
+            workers,
+            multiprocessing.get_context("spawn"),  # forks deadlock with jax's threads
+            initializer=_start_worker,
+            initargs=(registry.named_modules(), recipe.open_fn, recipe.open_args),
+        )
+
+    def submit(
+        self, file: pathlib.Path, digest: str, items: list[Item]
+    ) -> Callable[[], None]:
+        return self.pool.submit(_work, file, digest, items).result
+
+
 @contextlib.contextmanager
-def _executor(
-    workers: int, recipe: Recipe
-) -> Iterator[Callable[..., Callable[[], Any]]]:
-    """`submit(file, digest, items)` -> a function that waits for the file."""
+def _executor(workers: int | str, recipe: Recipe) -> Iterator[Executor]:
+    if isinstance(workers, str):
+        from etc_jax.data import cluster
+
+        with cluster.opened(workers, recipe) as executor:
+            yield executor
+        return
     if workers < 0:
         raise ValueError(f"workers is {workers}, expected 0 (this process) or more")
     if not workers:
-        yield (
-            lambda file, digest, items: (
-                lambda: write_part(file, digest, recipe.make_fn(items))
-            )
-        )
+        yield _Here(recipe)
         return
-    pool = concurrent.futures.ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context("spawn"),  # fork and the threads of jax deadlock
-        initializer=_start_worker,
-        initargs=(registry.named_modules(), recipe.open_fn, recipe.open_args),
-    )
+    executor = _Pool(workers, recipe)
     try:
-        yield lambda *args: pool.submit(_work, *args).result
+        yield executor
     except concurrent.futures.BrokenExecutor as e:
         raise WorkerDiedError(
             f"one of {workers} tokenising processes ended abruptly (did the machine "
@@ -304,7 +346,7 @@ def _executor(
             "lower workers, and run again"
         ) from e
     finally:
-        pool.shutdown(cancel_futures=True)
+        executor.pool.shutdown(cancel_futures=True)
 
 
 _make_fn: MakeFn | None = None  # of this worker process

@@ -122,11 +122,14 @@ class FreshTextConfig(TextConfig):
     Attributes:
       cache_dir: folder of the token cache; None puts it into the workdir.
       export_workers: processes that tokenise; 0: this one.
+      export_cluster: in their place the workers of a dask scheduler of this address;
+        see `data.cluster`.
       validation_fraction: share of the documents that is for evaluation alone.
     """
 
     cache_dir: str | None = None
     export_workers: int = 0
+    export_cluster: str | None = None
     validation_fraction: float = 0.05
 
     def problems(self) -> Iterator[Problem]:
@@ -341,6 +344,8 @@ class PairsConfig(DataConfig):
         are cut; of inputs any.
       cache_dir: folder of the texts in tokens; None puts it into the workdir.
       export_workers: processes that tokenise; 0: this one.
+      export_cluster: in their place the workers of a dask scheduler of this address;
+        see `data.cluster`.
     """
 
     gives: ClassVar[str] = "pairs"
@@ -357,6 +362,7 @@ class PairsConfig(DataConfig):
     max_cut_targets: float = 0.1
     cache_dir: str | None = None
     export_workers: int = 0
+    export_cluster: str | None = None
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()

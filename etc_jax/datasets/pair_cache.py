@@ -31,7 +31,7 @@ def prepared(
     folder: str | os.PathLike,
     options: PairOptions = PLAIN,
     *,
-    workers: int = 0,
+    workers: int | str = 0,
 ) -> WindowCache:
     """Tokenises the pairs of some files, or opens the cache that is there already.
 
@@ -43,7 +43,8 @@ def prepared(
       tokenizer: the vocabulary, with an end token.
       folder: where caches live.
       options: how texts become tokens.
-      workers: processes that tokenise; 0: this one.
+      workers: processes that tokenise; 0: this one; or the address of a cluster, see
+        `data.cluster`.
 
     Raises:
       BadRecordError: naming the first pair that cannot be used.

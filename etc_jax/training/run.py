@@ -54,6 +54,7 @@ _PACKAGES = ("etc_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint")
 # Fields that may be others on each machine.
 _OWN_FIELDS = (
     "data.cache_dir",
+    "data.export_cluster",
     "data.export_workers",
     "data.read_workers",
     "train.compile_cache_dir",

@@ -42,6 +42,7 @@ def test_values_are_those_that_were_recorded():
                 "positions": "learnt",
                 "lsh_attention_dropout_rate": None,
                 "wandb_project": None,
+                "export_cluster": None,
             }
             was = {**later, **_tuples(recorded[section])}
             if section == "data":

@@ -29,7 +29,7 @@ from etc_jax.training.reporting import curves, line_file
 from etc_jax.training.reporting.line_file import LineFile
 from etc_jax.training.run import train_and_evaluate
 
-pytestmark = pytest.mark.store
+pytestmark = pytest.mark.service
 
 RUNS = "import sys, toy_job; toy_job.long_run(sys.argv[1])"
 

@@ -152,7 +152,7 @@ def build_cache(
     *,
     made_by: Mapping[str, Any],
     split_fn: export.SplitFn = split_sentences,
-    workers: int = 0,
+    workers: int | str = 0,
     part_chars: int = export.PART_CHARS,
 ) -> TokenCache:
     """Tokenises documents into a cache, or opens the one that is already there.
@@ -169,7 +169,8 @@ def build_cache(
       made_by: JSON-able description of the corpus and of every choice that shapes the
         text; the cache is reused only for an equal one.
       split_fn: paragraphs -> sentences; with workers, a function of a module.
-      workers: processes that tokenise; 0: this one alone.
+      workers: processes that tokenise; 0: this one alone; or the address of a
+        cluster, see `data.cluster`.
       part_chars: characters of a part, the least that a killed run leaves.
 
     Raises:

@@ -119,7 +119,7 @@ def encode_parts(
     folder: pathlib.Path,
     *,
     split_fn: SplitFn,
-    workers: int = 0,
+    workers: int | str = 0,
     part_chars: int = PART_CHARS,
 ) -> Iterator[EncodedDocuments]:
     """The parts in order, each from its file in `folder` once that is written.
@@ -130,7 +130,8 @@ def encode_parts(
       tokenizer_file: where it is saved, for the other processes.
       folder: of the part files; those of the same text are taken over.
       split_fn: paragraphs -> sentences; with workers, a function of a module.
-      workers: processes that tokenise; 0: this one.
+      workers: processes that tokenise; 0: this one; or the address of a cluster, see
+        `data.cluster`.
       part_chars: characters after which a part ends.
 
     Raises:

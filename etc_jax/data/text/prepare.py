@@ -65,7 +65,7 @@ def prepare(
     tokenizer: Tokenizer | str | os.PathLike | None = None,
     vocab_size: int = 8192,
     validation: float | Source = 0.05,
-    workers: int = 0,
+    workers: int | str = 0,
     report_fn: Callable[[str], None] | None = None,
 ) -> Prepared:
     """Reads, tokenises and caches a corpus, or opens what is there.

@@ -78,7 +78,7 @@ def prepare(data: TextConfig, workdir: epath.PathLike) -> Corpora:
         tokenizer=_tokenizer(data),
         vocab_size=data.vocab_size,
         validation=data.validation_documents() or data.validation_fraction,
-        workers=data.export_workers,
+        workers=data.export_cluster or data.export_workers,
         report_fn=_LOG.info,
     )
     check_size(data, prepared.tokenizer)

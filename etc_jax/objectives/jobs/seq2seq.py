@@ -50,7 +50,7 @@ def _of_pairs(config: Config, folder: epath.Path) -> Readers:
             tokenizer,
             data_folder(data.cache_dir, folder),
             PairOptions(data.begin_token, data.prefix_length, data.prefix_every),
-            workers=data.export_workers,
+            workers=data.export_cluster or data.export_workers,
         )
         for side, field in _SIDES.items()
     }

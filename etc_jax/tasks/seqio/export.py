@@ -14,7 +14,7 @@ from etc_jax.tasks.seqio.tensorflow import seqio
 
 
 def export(
-    name: str, split: str, folder: str | os.PathLike, *, workers: int = 0
+    name: str, split: str, folder: str | os.PathLike, *, workers: int | str = 0
 ) -> dict[str, TokenCache]:
     """Writes the token cache of a Task, or one for each Task of a Mixture.
 
@@ -26,7 +26,8 @@ def export(
       name: of a registered Task or Mixture.
       split: such as "train".
       folder: gets a folder `task/split` for each Task.
-      workers: processes that tokenise; 0: this one.
+      workers: processes that tokenise; 0: this one; or the address of a cluster, see
+        `data.cluster`.
 
     Returns:
       The caches by name of their Task. For a Mixture, `rates_of` has the weights for
