@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import re
 
 from xla_flags import xla_flags
 
@@ -23,14 +24,19 @@ import double_precision  # noqa: E402
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
+import object_store  # noqa: E402
 import pytest  # noqa: E402
 import tiers  # noqa: E402
 from compiled_anew import compiled_anew, those_of_one_device_kept  # noqa: E402
 from golden_data import golden_folder  # noqa: E402
 from orbax.checkpoint._src.serialization import replica_slices  # noqa: E402
 
-from etc_jax.base import cores, registry  # noqa: E402
-from etc_jax.training.preflight import compile_cache  # noqa: E402
+from etc_jax.base import (  # noqa: E402
+    cores,
+    registry,
+    stores,  # noqa: E402
+    user_cache,  # noqa: E402
+)
 
 # A busy machine is no fault of the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -44,6 +50,29 @@ jax.config.update("jax_traceback_filtering", "off")
 gc.set_threshold(100_000, 20, 20)
 
 
+@pytest.fixture(scope="session")
+def bucket_port():
+    """One bucket for all: tensorstore looks for its address once a process."""
+    with object_store.bucket() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def bucket(bucket_port):
+    """An object store, where programs look for Google's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in object_store.environment(bucket_port).items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture
+def folder(request):
+    """An address of the test's own."""
+    name = re.sub(r"[^\w.]+", "-", request.node.nodeid.rpartition("/")[2])
+    return stores.absolute(f"gs://{object_store.BUCKET}/{name}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def caches_of_the_user(tmp_path_factory):
     """No test, nor a process that it starts, looks at the user's own.
@@ -52,9 +81,9 @@ def caches_of_the_user(tmp_path_factory):
     the tests.
     """
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        patch.setenv(compile_cache.VARIABLE, str(compile_cache.root() / "tests"))
+        patch.setenv(user_cache.VARIABLE, str(user_cache.root() / "tests"))
         stack.enter_context(those_of_one_device_kept())
-        patch.setenv(compile_cache.VARIABLE, str(tmp_path_factory.mktemp("caches")))
+        patch.setenv(user_cache.VARIABLE, str(tmp_path_factory.mktemp("caches")))
         yield
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from etc_jax.base import stores
 
-_ARCHIVE = re.compile(r"\.zip/")
+ARCHIVE = re.compile(r"\.zip/")
 # What a disk says that is full, or lets nobody write more.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -51,10 +51,11 @@ def paths_in(value: Any) -> Iterator[str | os.PathLike]:
 def problems_in(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(name, what is wrong) of each address among the values of a config.
 
-    Models to start from may be in an object store.
+    Models to start from and data may be in an object store.
     """
     for name, value in fields.items():
-        check = stores.problem if name.endswith("init_from") else problem
+        may_be = name.startswith("data.") or name.endswith("init_from")
+        check = stores.problem if may_be else problem
         for part in paths_in(value):
             if wrong := check(part):
                 yield name, wrong
@@ -67,7 +68,7 @@ def in_archive(path: str | os.PathLike) -> tuple[str, str] | None:
     `qasper.zip/validation.jsonl`. None: the path leads into no archive.
     """
     text = os.fspath(path)
-    for match in _ARCHIVE.finditer(text):
+    for match in ARCHIVE.finditer(text):
         archive = text[: match.end() - 1]
         if os.path.isfile(archive):
             return archive, text[match.end() :]
@@ -121,12 +122,15 @@ class PathArgument:
       replaceable: whether a file of that name was made by the same command, which then
         may replace it in the folder of a model.
       problem: what is wrong with a value, as the end of a sentence; None if nothing.
+      is_copied: what lies in an object store is copied before the command reads it, and
+        put there when it has made it; without, the command knows of addresses itself.
     """
 
     use: Use
     paths: Callable[[str], Iterable[str]] = _itself
     replaceable: Callable[[str], bool] = lambda path: False
     problem: Callable[[str], str | None] = problem
+    is_copied: bool = False
 
     def __call__(self, text: str) -> str:
         """The value of an argument.
@@ -140,11 +144,13 @@ class PathArgument:
         return os.path.expanduser(text)
 
 
-INPUT = PathArgument(Use.READ)
+_STORED = {"problem": stores.problem, "is_copied": True}
+
+INPUT = PathArgument(Use.READ, **_STORED)
 MODEL = PathArgument(Use.READ_MODEL, problem=stores.problem)
 # Other files that may lie in the folder of a model, such as a vocabulary.
-OF_MODEL = PathArgument(Use.READ_MODEL)
-OUTPUT = PathArgument(Use.WRITE)
+OF_MODEL = PathArgument(Use.READ_MODEL, **_STORED)
+OUTPUT = PathArgument(Use.WRITE, **_STORED)
 ADDED_TO = PathArgument(Use.ADD)
 # Of a run, which may be in an object store.
 WORKDIR = dataclasses.replace(ADDED_TO, problem=stores.problem)

@@ -28,6 +28,7 @@ from etils import epath
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")
 _SCHEME = "gs"
 _CHUNK_BYTES = 1 << 24
+_PATIENCE_SECS = 120.0  # of a store that does not answer
 _PACKAGES = ("gcsfs", "google.cloud.storage")
 
 
@@ -149,7 +150,7 @@ def write(
     content: bytes,
     *,
     generation: int | None = None,
-    patience_secs: float = 120.0,
+    patience_secs: float = _PATIENCE_SECS,
 ) -> int:
     """Writes an object, which is the old or the whole new one at any time.
 
@@ -176,6 +177,23 @@ def write(
         return blob.generation
 
 
+def upload(source: pathlib.Path, path: str | os.PathLike) -> None:
+    """Writes an object that is a file here, of any size.
+
+    Args:
+      source: the file.
+      path: the object's address.
+
+    Raises:
+      OSError: if the store or the disk refuses.
+    """
+    with _told(path):
+        # The whole of it is compared in the store, which keeps nothing that differs.
+        _blob(path).upload_from_filename(
+            os.fspath(source), checksum="crc32c", retry=_retry_for(_PATIENCE_SECS)
+        )
+
+
 def read(path: str | os.PathLike) -> tuple[bytes, int] | None:
     """An object and its generation; None if there is none.
 
@@ -191,9 +209,12 @@ def read(path: str | os.PathLike) -> tuple[bytes, int] | None:
 
 
 def delete(
-    path: str | os.PathLike, *, generation: int, patience_secs: float = 120.0
+    path: str | os.PathLike,
+    *,
+    generation: int | None = None,
+    patience_secs: float = _PATIENCE_SECS,
 ) -> None:
-    """Deletes an object of a generation; see `write`.
+    """Deletes an object, of a generation or of any; see `write`.
 
     Raises:
       Changed, OSError: as of `write`.
@@ -205,11 +226,12 @@ def delete(
         )
 
 
-def _listed(prefix: str) -> list[Any]:
+def _listed(prefix: str, **options: Any) -> list[Any]:
     """The client's objects whose addresses begin with a text, by name."""
     with _told(prefix):
         blob = _blob(prefix)
-        return list(blob.client.list_blobs(blob.bucket, prefix=blob.name))
+        listed = blob.client.list_blobs(blob.bucket, prefix=blob.name, **options)
+        return list(listed)
 
 
 def beginning_with(path: str | os.PathLike) -> list[epath.Path]:
@@ -263,8 +285,25 @@ class Object:
             self.blob.download_to_file(file)
 
 
-def below(path: str | os.PathLike) -> list[Object]:
-    """The objects in a folder and those below it, by name.
+def find(path: str | os.PathLike) -> Object | None:
+    """The object of an address; None if there is none.
+
+    Raises:
+      OSError: if the store refuses.
+    """
+    with _told(path):
+        blob = _blob(path)
+        if not blob.name or (stored := blob.bucket.get_blob(blob.name)) is None:
+            return None
+    return Object(stored.name.rpartition("/")[2], stored.size, stored.crc32c, stored)
+
+
+def below(path: str | os.PathLike, *, deep: bool = True) -> list[Object]:
+    """The objects in a folder, and those below it, by name.
+
+    Args:
+      path: address of the folder.
+      deep: whether those below are listed.
 
     Raises:
       OSError: if the store refuses.
@@ -273,7 +312,7 @@ def below(path: str | os.PathLike) -> list[Object]:
     start = len(_blob(prefix).name)
     return [
         Object(one.name[start:], one.size, one.crc32c, one)
-        for one in _listed(prefix)
+        for one in _listed(prefix, delimiter=None if deep else "/")
         if not one.name.endswith("/")  # a mark of a folder
     ]
 

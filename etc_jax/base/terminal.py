@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from etc_jax.base import registry
+from etc_jax.base.user_cache import as_given
 
 # Controls but tab and line feed, what ends lines and paragraphs or turns the direction
 # of text, and halves of characters, which no encoding has.
@@ -56,11 +57,13 @@ def next_command(*words: str, note: str = "") -> str:
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text and what ends the line, escaped; see `printable`.
 
+    What lies in a store is called by its address, not by the path of its copy.
+
     Args:
       text: of any origin.
       file: a stream; None: standard output. What it cannot encode is escaped too.
     """
     file = sys.stdout if file is None else file
     encoding = getattr(file, "encoding", None) or "utf-8"
-    shown = printable(text).encode(encoding, "backslashreplace").decode(encoding)
-    print(shown, file=file, flush=True)
+    shown = printable(as_given(text)).encode(encoding, "backslashreplace")
+    print(shown.decode(encoding), file=file, flush=True)

@@ -50,7 +50,7 @@ def whole(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         with tempfile.TemporaryDirectory(prefix="etc_jax_") as folder:
             part = pathlib.Path(folder, os.path.basename(path))
             yield part
-            stores.write(path, part.read_bytes())
+            stores.upload(part, path)
         return
     try:
         mode = os.stat(path).st_mode

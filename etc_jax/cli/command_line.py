@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 
 import tqdm
 
-from etc_jax.base import local_paths, registry
+from etc_jax.base import copies, local_paths, registry, stores, user_cache
+from etc_jax.base.local_paths import PathArgument
 from etc_jax.base.suggestions import did_you_mean
 from etc_jax.base.terminal import say
+from etc_jax.base.user_cache import as_given
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -74,7 +76,7 @@ class ArgumentParser(argparse.ArgumentParser):
         self._has_config = True
         (to or self).add_argument(
             "--config",
-            type=local_paths.PathArgument(local_paths.Use.READ, _config_files),
+            type=PathArgument(local_paths.Use.READ, _config_files),
             metavar="NAME",
             help="what is trained or made; --config.FIELD=VALUE changes a field",
         )
@@ -82,6 +84,7 @@ class ArgumentParser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):
         """Like that of argparse."""
         argv = sys.argv[1:] if args is None else list(args)
+        _OUTPUTS.clear()  # of a command before, in this process, that failed
         self._refuse_unknown(argv)
         args = super().parse_args(argv, namespace)
         args.command_line = shlex.join([*self.prog.split(), *argv])
@@ -99,6 +102,10 @@ class ArgumentParser(argparse.ArgumentParser):
         namespace, rest = super().parse_known_args(argv, namespace)
         if self._has_config:
             namespace.changes = changes
+        try:
+            self._copy(namespace)
+        except (OSError, ValueError) as error:
+            self.error(str(error))
         if wrong := local_paths.collision(self._paths(namespace)):
             self.error(wrong)
         return namespace, rest
@@ -108,10 +115,20 @@ class ArgumentParser(argparse.ArgumentParser):
         say(f"{self.prog}: {message}", sys.stderr)
         raise SystemExit(USER_ERROR)
 
+    def _copy(self, args: argparse.Namespace) -> None:
+        """Puts the paths of copies in the place of addresses in an object store."""
+        for action in self._actions:
+            value = getattr(args, action.dest, None)
+            if isinstance(action.type, PathArgument) and action.type.is_copied:
+                is_many = isinstance(value, list)
+                paths = [_copied(action.type, x) for x in local_paths.paths_in(value)]
+                if paths:
+                    setattr(args, action.dest, paths if is_many else paths[0])
+
     def _paths(self, args: argparse.Namespace) -> Iterator[local_paths.Given]:
         """The paths among the values of the arguments."""
         for action in self._actions:
-            if isinstance(action.type, local_paths.PathArgument):
+            if isinstance(action.type, PathArgument):
                 flag = (*action.option_strings, "")[0]
                 for value in local_paths.paths_in(getattr(args, action.dest)):
                     yield local_paths.Given(flag, action.type, value)
@@ -148,6 +165,28 @@ class ArgumentParser(argparse.ArgumentParser):
                 for command in action.choices.values():
                     flags |= command._flags()
         return flags
+
+
+# What this command makes for an object store, and has not put there yet.
+_OUTPUTS: list[copies.Output] = []
+
+
+def _copied(argument: PathArgument, path: str) -> str:
+    if not stores.is_address(path):
+        return path
+    if argument.use is not local_paths.Use.WRITE:
+        is_of_model = argument.use is local_paths.Use.READ_MODEL
+        return copies.here(path, with_siblings=is_of_model)
+    value = str(copies.place(path, user_cache.OUTPUTS))
+    _OUTPUTS.extend(copies.Output(as_given(each)) for each in argument.paths(value))
+    return value
+
+
+def _put_back() -> None:
+    """Puts in the store what the command has made."""
+    while _OUTPUTS:
+        _OUTPUTS[0].put_back()
+        _OUTPUTS.pop(0).forget()
 
 
 class _ImportPlugin(argparse.Action):
@@ -287,6 +326,8 @@ def run(
     show_log()
     try:
         told = work()
+        if not isinstance(told, int) or told == 0:
+            _put_back()
     except KeyboardInterrupt:
         say(f"{prog}: {interrupted}", sys.stderr)
         return INTERRUPTED

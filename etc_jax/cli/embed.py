@@ -26,6 +26,7 @@ Exit codes: 0 done; 2 something given is wrong; 4 the checkpoint is damaged.
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import pathlib
 import sys
@@ -34,7 +35,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tqdm import tqdm
 
-from etc_jax.base.local_paths import INPUT, PathArgument, Use
+from etc_jax.base.local_paths import INPUT, OUTPUT
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import check_out, whole, whole_text
 from etc_jax.cli import command_line, model_and_texts
@@ -56,7 +57,7 @@ def _written(out: str) -> tuple[pathlib.Path, pathlib.Path]:
     return path, path.with_suffix(".ids.jsonl")
 
 
-_OUT = PathArgument(Use.WRITE, lambda out: map(str, _written(out)))
+_OUT = dataclasses.replace(OUTPUT, paths=lambda out: map(str, _written(out)))
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -47,6 +47,7 @@ from typing import Any
 
 from etc_jax.base.local_paths import INPUT, OUTPUT
 from etc_jax.base.terminal import next_command
+from etc_jax.base.user_cache import as_given
 from etc_jax.base.whole_files import whole_text, write_whole
 from etc_jax.cli import command_line
 from etc_jax.data.arrow_files import is_arrow
@@ -224,7 +225,7 @@ class _Evaluation:
             reported = Reported.of(result.chosen, self.summary.unreadable)
             lines += [result.chosen.report(), *reported.lines()]
             summary = self.scores(result, lost) | reported.as_json()
-            scores = json.dumps(summary, indent=2)
+            scores = as_given(json.dumps(summary, indent=2))
             write_whole(out / SCORES, f"{scores}\n")
             wrote.append(out / SCORES)
         wrote += self._in_input_layout(out, result.official)

@@ -25,6 +25,7 @@ checkpoint is damaged.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import sys
@@ -32,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from etc_jax.base.local_paths import INPUT, STANDARD_INPUT, PathArgument, Use
+from etc_jax.base.local_paths import INPUT, OUTPUT, STANDARD_INPUT
 from etc_jax.base.terminal import next_command, say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line
@@ -48,7 +49,7 @@ from etc_jax.training.preflight import compile_cache
 
 _PROG = "etc-jax predict"
 
-_HTML = PathArgument(Use.WRITE, replaceable=answers_page.is_page)
+_HTML = dataclasses.replace(OUTPUT, replaceable=answers_page.is_page)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Mapping
 
 from etc_jax.base.local_paths import in_archive
+from etc_jax.base.user_cache import as_given
 from etc_jax.data.input_files import open_stored
 
 # Of these, each is named; of more, all together: a checkpoint keeps the list.
@@ -47,6 +48,8 @@ def shortened(named: Mapping[str, str], what: str) -> dict[str, str]:
       named: {name: digest}.
       what: name of them all, such as "text".
     """
+    # Copies of one object have other paths on other machines.
+    named = {as_given(name): digest for name, digest in named.items()}
     if len(named) <= MOST_NAMED:
         return {f"{what} {name}": digest for name, digest in named.items()}
     text = json.dumps(sorted(named.items()))

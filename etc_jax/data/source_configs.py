@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
+from etils import epath
+
 from etc_jax.base import registry
 from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig
@@ -228,7 +230,7 @@ class JsonLinesConfig(TextFilesConfig):
 def _missing_caches(config: DataConfig, kind: str, remedy: str) -> Iterator[str]:
     for field in ("paths", "validation_paths"):
         for path in getattr(config, field):
-            if not (pathlib.Path(path) / HEADER).exists():
+            if not (epath.Path(path) / HEADER).exists():
                 what = f"no {kind} in {path} ({HEADER} is missing)"
                 yield f"data.{field}: {what}; {remedy}"
 

@@ -7,6 +7,9 @@ import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from etils import epath
+
+from etc_jax.base import copies
 from etc_jax.data import parts
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.windows.cache import WindowCache
@@ -41,7 +44,7 @@ def prepared(
     Args:
       files: JSON lines; see `pairs`.
       tokenizer: the vocabulary, with an end token.
-      folder: where caches live.
+      folder: where caches live; its address in an object store, see `copies.kept`.
       options: how texts become tokens.
       workers: processes that tokenise; 0: this one; or the address of a cluster, see
         `data.cluster`.
@@ -67,9 +70,10 @@ def prepared(
         cut = parts.cut_records(read_complete(files))
         return parts.make_parts(cut, recipe, work, workers=workers)
 
-    path = pathlib.Path(folder) / f"pairs-{source.fingerprint(tokenizer)[:12]}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return build_windows(make, tokenizer, path, source)
+    name = f"pairs-{source.fingerprint(tokenizer)[:12]}"
+    with copies.kept(epath.Path(folder) / name) as path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return build_windows(make, tokenizer, path, source)
 
 
 def _encoder(tokenizer: Tokenizer, options: PairOptions) -> parts.MakeFn:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from etc_jax.base.terminal import printable
+from etc_jax.base.user_cache import as_given
 from etc_jax.config import Config
 from etc_jax.config.kinds import is_objective, learner_of, lengths_of
 from etc_jax.conversion import exchange
@@ -180,6 +181,7 @@ def files_of(
         license=_license(model.license),
         loading="\n\nor\n\n".join(_loading(model)),
     )
+    text = as_given(text)
     return {native.CARD: text.encode("utf-8", "backslashreplace")}
 
 

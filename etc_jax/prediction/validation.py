@@ -7,13 +7,13 @@ makes all inputs and sees all outputs, so that all find the same metrics.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
-from etc_jax.base import registry
+from etc_jax.base import copies, registry
+from etc_jax.base.user_cache import as_given
 from etc_jax.config import Config
 from etc_jax.data.schema import stacked
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
@@ -68,7 +68,7 @@ class OfficialScore:
         """
         self._config, self._tokenizer = config, tokenizer
         self._task = task_of(config)
-        self._files = config.data.validation_files
+        self._files = tuple(map(copies.local, config.data.validation_files))
         self._summary = summarised(self._task, self._files)
         if self._summary.gold is None:
             raise UserError(
@@ -78,7 +78,7 @@ class OfficialScore:
             )
         read = self._task.all_read(self._files)
         sha256 = zip(read, self._summary.sha256, strict=True)
-        self.inputs = {f"held-back file {os.fspath(file)}": x for file, x in sha256}
+        self.inputs = {f"held-back file {as_given(str(file))}": x for file, x in sha256}
         self._model = finetuning.of_config(config)
         self._compiled: Callable | None = None
         nothing = of_no_answers(self._task, self._summary).chosen

@@ -352,16 +352,7 @@ def needed(folder: epath.Path) -> Iterator[None]:
 
 
 def data_folder(cache_dir: str | None, folder: epath.PathLike) -> epath.Path:
-    """Where a run keeps its data in tokens: `data.cache_dir`, or in its folder.
-
-    Raises:
-      ValueError: if that is in an object store.
-    """
-    if cache_dir is None and stores.is_address(folder):
-        raise ValueError(
-            f"data.cache_dir is None, but --workdir is {folder}: data in tokens is "
-            "kept in folders of a file system only; set data.cache_dir to one"
-        )
+    """Where a run keeps its data in tokens: `data.cache_dir`, or in its folder."""
     return epath.Path(cache_dir or epath.Path(folder) / "data")
 
 

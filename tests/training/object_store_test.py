@@ -29,24 +29,9 @@ from etc_jax.training.reporting import curves, line_file
 from etc_jax.training.reporting.line_file import LineFile
 from etc_jax.training.run import train_and_evaluate
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("bucket")]
 
 RUNS = "import sys, toy_job; toy_job.long_run(sys.argv[1])"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environment():
-    """One bucket for all: tensorstore looks for its address once a process."""
-    with object_store.bucket() as port, pytest.MonkeyPatch.context() as patch:
-        for name, value in object_store.environment(port).items():
-            patch.setenv(name, value)
-        yield
-
-
-@pytest.fixture
-def folder(request):
-    """A name of the test's own."""
-    return stores.absolute(f"gs://{object_store.BUCKET}/{request.node.name}")
 
 
 @pytest.fixture

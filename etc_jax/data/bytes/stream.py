@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import os
 import pathlib
 import zipfile
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base import copies
 from etc_jax.data.epochs import (
     BatchRows,
     EpochReader,
@@ -65,7 +67,8 @@ def files_of(patterns: Sequence[str]) -> list[pathlib.Path]:
     """
     files = []
     for pattern in patterns:
-        if not (matches := sorted(glob.glob(pattern, recursive=True))):
+        local = os.fspath(copies.local(pattern))
+        if not (matches := sorted(glob.glob(local, recursive=True))):
             raise ValueError(f"{pattern!r} in data.paths matches no file")
         files += map(pathlib.Path, matches)
     return files

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base import copies
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import (
     HEADER,
@@ -135,7 +136,7 @@ class TokenCache(OpenFolder):
           FileNotFoundError: if there is no cache.
           ValueError: naming the file that is damaged, or what does not fit.
         """
-        path = pathlib.Path(path)
+        path = pathlib.Path(copies.local(path))
         header = _FORMAT.read_header(path)
         array_folder.check_vocabulary(path, header, vocabulary)
         kinds = _described_arrays(path, header)

@@ -12,6 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from etils import epath
+
+from etc_jax.base import copies
 from etc_jax.base.whole_files import whole
 from etc_jax.data.text import cache, corpus
 from etc_jax.data.text.cache import TokenCache, build_cache
@@ -75,7 +78,7 @@ def prepare(
     a cache or not.
 
     Args:
-      folder: where caches live.
+      folder: where caches live; its address in an object store, see `copies.kept`.
       source: the documents, or those for training alone; see `validation`.
       tokenizer: one, or a path as for `open_tokenizer`; None: learn a WordPiece
         vocabulary from the training documents (a fixed sample of them, if they have
@@ -107,20 +110,21 @@ def prepare(
         "held_back": _describe_validation(validation),
     }
     _check_apart(source, validation, made_by)
-    folder = _own_folder(pathlib.Path(folder), source.name, made_by)
     sides = _sides(source, validation)
-    if opened is None:
-        opened = _learned(folder / cache.TOKENIZER, sides["train"], vocab_size)
-    caches = [
-        build_cache(
-            side,
-            opened,
-            folder / name,
-            made_by=made_by | {"side": name},
-            workers=workers,
-        )
-        for name, side in sides.items()
-    ]
+    with copies.kept(epath.Path(folder) / _own_name(source.name, made_by)) as folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        if opened is None:
+            opened = _learned(folder / cache.TOKENIZER, sides["train"], vocab_size)
+        caches = [
+            build_cache(
+                side,
+                opened,
+                folder / name,
+                made_by=made_by | {"side": name},
+                workers=workers,
+            )
+            for name, side in sides.items()
+        ]
     prepared = Prepared(opened, *caches)
     read = {id(s.source): s.source for s in sides.values() if s.was_read}
     if report_fn is not None and read:
@@ -180,11 +184,9 @@ def _check_apart(source: Source, validation: float | Source, made_by) -> None:
         )
 
 
-def _own_folder(folder: pathlib.Path, name: str, made_by) -> pathlib.Path:
+def _own_name(name: str, made_by) -> str:
     digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
-    path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest[:12]}"
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-{digest[:12]}"
 
 
 def _learned(

@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from etc_jax.base import copies, stores
 from etc_jax.base.rules import choice
 from etc_jax.data.arrow_files import files_of, is_arrow, read_rows
 from etc_jax.data.digests import of_files
@@ -243,11 +244,10 @@ def equal_files(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
 
 def _matches(pattern: str) -> tuple[pathlib.Path, list[pathlib.Path]]:
     """(folder where the wildcards begin, files in order)."""
-    if "://" in pattern:
-        raise ValueError(
-            f"{pattern!r} is not on this machine's file system; copy or mount it"
-        )
-    whole = pathlib.Path(os.path.abspath(os.path.expanduser(pattern)))
+    if wrong := stores.problem(pattern):
+        raise ValueError(f"the path {wrong}")
+    pattern = os.path.expanduser(copies.local(pattern))
+    whole = pathlib.Path(os.path.abspath(pattern))
     if whole.is_dir() and is_arrow(whole):
         return whole, files_of(whole)
     if whole.is_dir():

@@ -16,6 +16,7 @@ import os
 import pathlib
 from typing import Any
 
+from etc_jax.base import copies
 from etc_jax.data.tokenizers import hub as hub_tokenizer
 from etc_jax.data.tokenizers.base import Encoded, Tokenizer
 from etc_jax.data.tokenizers.byte_bpe import ByteBpeTokenizer
@@ -70,7 +71,7 @@ def open_tokenizer(
       ValueError: if there is more than one, the file is none, or `lower_case` is given
         for another kind.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(copies.local(path, with_siblings=True))
     if not path.exists():
         raise FileNotFoundError(f"no tokenizer at {path}; expected {_EXPECTED}")
     if lower_case is None and path.is_dir() and hub_tokenizer.is_hub_folder(path):

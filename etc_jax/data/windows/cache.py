@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base import copies
 from etc_jax.config.upgrades import FORMERLY
 from etc_jax.data import array_folder
 from etc_jax.data.array_folder import FolderFormat, OpenFolder
@@ -174,7 +175,7 @@ class WindowCache(OpenFolder):
           FileNotFoundError: if there is no cache.
           ValueError: naming the file that is damaged, or what does not fit.
         """
-        path = pathlib.Path(path)
+        path = pathlib.Path(copies.local(path))
         header = FORMAT.read_header(path)
         is_earlier = header["format_version"] <= window_versions.LAST
         try:

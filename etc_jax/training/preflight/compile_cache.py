@@ -2,9 +2,7 @@
 
 What lies in it is code that runs as the user: whoever can write there can put another
 program in the place of a step. So it lies outside the folders of runs, which are copied
-and shared, in one that belongs to the user alone:
-
-    $ETC_JAX_CACHE_DIR, else $XDG_CACHE_HOME/etc_jax, else ~/.cache/etc_jax
+and shared, in one that belongs to the user alone: see `base.user_cache`.
 
 Entries are named by jax after program, options, devices and versions, so that any runs
 can share it; hosts with other processors have a folder of their own.
@@ -22,9 +20,10 @@ from collections.abc import Iterator
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from etc_jax.base import user_cache
+
 _LOG = logging.getLogger(__name__)
 
-VARIABLE = "ETC_JAX_CACHE_DIR"
 MOST_BYTES = 10 * 1 << 30  # of the user's own folder; the oldest entries go
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -82,24 +81,10 @@ def _deadlocks_when_read_back() -> bool:
     return jax.default_backend() == "cpu" and len(jax.devices()) > 1
 
 
-def root() -> pathlib.Path:
-    """The user's folder of caches.
-
-    Raises:
-      RuntimeError: if the user has no home.
-    """
-    if configured := os.environ.get(VARIABLE):
-        return pathlib.Path(configured).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # By that convention a relative path is no path.
-    base = pathlib.Path(shared) if os.path.isabs(shared) else None
-    return (base or pathlib.Path.home() / ".cache") / "etc_jax"
-
-
 def user_folder() -> str | None:
     """Where the user's programs for this processor lie; None if that is not safe."""
     try:
-        top = root()
+        top = user_cache.root()
         top.parent.mkdir(parents=True, exist_ok=True)
         folder = top / "compiled" / _processor()
         for path in (top, folder.parent, folder):
@@ -114,7 +99,7 @@ def user_folder() -> str | None:
             "Remove the folder, or name one of your own in $%s or "
             "train.compile_cache_dir",
             error,
-            VARIABLE,
+            user_cache.VARIABLE,
         )
         return None
     return str(folder)

@@ -177,10 +177,14 @@ def test_nobody_at_an_address(build, tmp_path, monkeypatch, scheme):
     assert os.listdir(tmp_path) == []
 
 
-def test_inputs_of_a_data_set(tmp_path, two):
+@pytest.mark.usefixtures("bucket")
+def test_inputs_of_a_data_set(tmp_path, folder, two):
     tokenizer().save(tmp_path / "tokenizer.json")
     file = write_json(tmp_path, [HOTPOT | {"_id": str(i)} for i in range(9)])
     usual = "--task=hotpotqa", f"--tokenizer={tmp_path / 'tokenizer.json'}", str(file)
-    for name, more in (("here", "--workers=0"), ("there", f"--cluster={two.address}")):
-        assert prepare.main([*usual, more, f"--out={tmp_path / name}"]) == 0
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    cluster = f"--cluster={two.address}"
+    outs = tmp_path / "here", tmp_path / "there", folder / "there"
+    for out, more in zip(outs, ("--workers=0", cluster, cluster), strict=True):
+        assert prepare.main([*usual, more, f"--out={out}"]) == 0
+    here, there, stored = map(contents, outs)
+    assert here == there == stored

@@ -8,6 +8,7 @@ import stat
 import jax
 import pytest
 
+from etc_jax.base import user_cache
 from etc_jax.training.preflight import compile_cache
 
 pytestmark = pytest.mark.usefixtures("compiled_anew", "one_device")
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("compiled_anew", "one_device")
 
 @pytest.fixture
 def top(tmp_path, monkeypatch):
-    monkeypatch.setenv(compile_cache.VARIABLE, str(tmp_path / "top"))
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "top"))
     return tmp_path / "top"
 
 
@@ -42,7 +43,7 @@ def test_where_it_is(monkeypatch, environment, expected):
     monkeypatch.setenv("HOME", "/c")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert compile_cache.root() == pathlib.Path(expected)
+    assert user_cache.root() == pathlib.Path(expected)
 
 
 def test_programs_are_kept_where_the_user_alone_can_write(top):
@@ -107,7 +108,7 @@ def test_a_folder_of_another_user_is_not_used(top, caplog, monkeypatch):
 
 
 def test_without_a_home_the_run_goes_on(monkeypatch, caplog):
-    monkeypatch.delenv(compile_cache.VARIABLE)
+    monkeypatch.delenv(user_cache.VARIABLE)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
     def none():
