@@ -1,10 +1,10 @@
 """Windows of random tokens, and what a batch of them is, stacked by hand."""
 
 import dataclasses
-import pathlib
 import types
 
 import numpy as np
+from etils import epath
 
 from etc_jax.base.types import Rows
 from etc_jax.data.schema import Placed
@@ -33,7 +33,7 @@ def make_tokenizer(*more):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+    return {path.name: path.read_bytes() for path in epath.Path(folder).iterdir()}
 
 
 def padded(values, length, fill=0):
