@@ -9,7 +9,9 @@ output begin with the number of their process.
 
 SIGTERM and SIGINT go on to all processes, which save and end. When one has ended, the
 others have --grace_secs to do so too, and are killed then. If this launcher is killed,
-so are they (on Linux).
+so are they (on Linux). With --restarts=N all of them are started again, up to N times,
+when one was killed, crashed, or saved and ended by itself (17): they go on from the
+newest checkpoint.
 
 Exit codes: that of the first process that failed (2 something given is wrong; 3 the
 loss is not finite; 4 no usable checkpoint is left; 17 interrupted and saved, run it
@@ -17,6 +19,7 @@ again; 128 + N killed by signal N), else 0.
 """
 
 import argparse
+import functools
 import os
 import re
 import signal
@@ -25,8 +28,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import IO
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
 from etc_jax.base import child_process
 from etc_jax.training.errors import (
@@ -39,8 +42,10 @@ from etc_jax.training.errors import (
 
 _POLL_SECS = 0.1
 _DEVICES_FLAG = "--xla_force_host_platform_device_count"
+# After these the same command would end in the same way.
+_FINAL = (DONE, USER_ERROR, NOT_FINITE, CORRUPT_CHECKPOINT)
 # Which code says most, where several processes end at once.
-_TELLING = (USER_ERROR, NOT_FINITE, CORRUPT_CHECKPOINT, PREEMPTED)
+_TELLING = (*_FINAL[1:], PREEMPTED)
 
 
 def environments(
@@ -198,23 +203,44 @@ def _free_port() -> int:
 
 def run(
     command: Sequence[str],
-    environs: Sequence[Mapping[str, str]],
+    environs_fn: Callable[[], Sequence[Mapping[str, str]]],
     *,
     grace_secs: float,
+    restarts: int = 0,
 ) -> int:
-    """Runs `command` once for each environment; returns the exit code."""
+    """Runs `command` once for each environment; returns the exit code.
+
+    Args:
+      command: a list of arguments.
+      environs_fn: gives the environments of each start.
+      grace_secs: see `Processes.wait`.
+      restarts: how often all are started again at most; see `_FINAL`. After a signal to
+        this process none is.
+    """
+    received: list[int] = []
     before = {}
-    with Processes() as processes:
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(
-                    number, lambda received, _: processes.signal(received)
-                )
-            processes.start(command, environs)
-            return processes.wait(grace_secs=grace_secs)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    try:
+        for start in range(restarts + 1):
+            with Processes() as processes:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    handler = functools.partial(_pass_on, processes, received)
+                    before.setdefault(number, signal.signal(number, handler))
+                if received:  # between two starts
+                    return PREEMPTED
+                processes.start(command, environs_fn())
+                code = processes.wait(grace_secs=grace_secs)
+            if code in _FINAL or received or start == restarts:
+                return code
+            _say(f"starting all again, {start + 1} of {restarts} times at most")
+        return code
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass_on(processes: Processes, received: list[int], number: int, _: Any) -> None:
+    received.append(number)
+    processes.signal(number)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -227,6 +253,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--devices_per_process", type=int)
     parser.add_argument("--grace_secs", type=float, default=60.0)
+    parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument(
         "arguments", nargs="*", help="of the training command, after --"
     )
@@ -235,6 +262,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         value = getattr(args, name)
         if value is not None and value < 1:
             parser.error(f"--{name} is {value}; expected at least 1")
+    if args.restarts < 0:
+        parser.error(f"--restarts is {args.restarts}; expected at least 0")
     if args.grace_secs <= 0:
         parser.error(f"--grace_secs is {args.grace_secs}; expected more than 0")
     if not args.arguments:
@@ -245,14 +274,19 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the training command in several processes; returns the exit code."""
     args = _parse(argv)
-    environs = environments(
-        os.environ,
-        processes=args.processes,
-        devices_per_process=args.devices_per_process,
-        port=_free_port(),
-    )
     command = [sys.executable, "-m", "etc_jax", "train", *args.arguments]
-    return run(command, environs, grace_secs=args.grace_secs)
+    return run(
+        command,
+        # Each time another port: of the last one something may still be in the way.
+        lambda: environments(
+            os.environ,
+            processes=args.processes,
+            devices_per_process=args.devices_per_process,
+            port=_free_port(),
+        ),
+        grace_secs=args.grace_secs,
+        restarts=args.restarts,
+    )
 
 
 if __name__ == "__main__":

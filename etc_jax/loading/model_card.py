@@ -16,6 +16,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from etc_jax.base.stores import is_address
 from etc_jax.base.terminal import printable
 from etc_jax.base.user_cache import as_given
 from etc_jax.config import Config
@@ -121,8 +122,8 @@ class Origin:
 
     @property
     def repository(self) -> str | None:
-        """The source's name on the Hub; None of a folder of this machine."""
-        if self.source is None or self.name is None:
+        """The source's name on the Hub; None of a folder here or in a store."""
+        if self.source is None or self.name is None or is_address(self.name):
             return None
         is_local = pathlib.Path(self.name).expanduser().exists()
         return None if is_local or self.in_memory else self.name

@@ -94,6 +94,15 @@ def test_bytes_follow_as_the_model_draws_them(params, converted, run, ask, tmp_p
     assert ask(converted, *options, "--seed=4")[1] != want
 
 
+@pytest.mark.service
+@pytest.mark.usefixtures("bucket")
+def test_a_run_in_a_store_writes_the_same(params, run, folder, ask):
+    save_run(folder / "run", params, "bytes")
+    (folder / "prompt").write_bytes(b"caf\xe9")
+    options = f"--prompt_file={folder / 'prompt'}", "--num_tokens=9"
+    assert ask(folder / "run", *options)[:2] == ask(run, *options)[:2]
+
+
 def test_bytes_may_have_other_ids_before_them(params, ask, tmp_path, monkeypatch):
     config = dataclasses.replace(CONFIG, vocab_size=258)
     native.save(tmp_path / "model", params, config, {})

@@ -1,7 +1,6 @@
 """Data and outputs in an object store: the same bytes as in files here."""
 
 import os
-import pathlib
 import zipfile
 
 import finetuned_run
@@ -161,38 +160,32 @@ def test_the_text_of_a_run(folder, tmp_path, monkeypatch):
     assert cache.digest == made[0].train[0].digest
 
 
-@pytest.fixture(scope="module")
-def wikihop(tmp_path_factory):
-    """(folder of a run, its file of records)."""
-    run = tmp_path_factory.mktemp("wikihop")
-    finetuned_run.save_run(run / "run", finetuned_run.config("wikihop"), (12,))
-    file = finetuned_run.write(run / "dev.json", finetuned_run.records("wikihop", 4))
-    return run / "run", pathlib.Path(file)
-
-
 COMMANDS = {
-    "evaluate": (evaluate, "--model=@", "--out=#", "--workers=0", "$"),
-    "predict": (predict, "--model=@", "--html=#/page.html", "$"),
-    "convert": (convert, "--export=@", "--out=#"),
+    "evaluate": (evaluate, "--workers=0", "--model=", "--out=", ""),
+    "predict": (predict, "--json", "--model=", "--html=", ""),
+    "convert": (convert, "", "--export=", "--out="),
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_outputs(name, folder, tmp_path, wikihop, capsys):
-    module, *words = COMMANDS[name]
-    run, file = wikihop
+def test_outputs(name, folder, tmp_path, capsys):
+    module, more, *flags = COMMANDS[name]
+    records = finetuned_run.records("wikihop", 4)
+    finetuned_run.write(tmp_path / "dev.json", records)
+    stores.upload(tmp_path / "dev.json", folder / "dev.json")
     (tmp_path / "out").mkdir()
-    made = []
-    for out in (tmp_path, folder):
-        (out / "dev.json").write_bytes(file.read_bytes())
-        names = {"@": run, "#": out / "out", "$": out / "dev.json"}
-        argv = ["".join(str(names.get(c, c)) for c in word) for word in words]
-        assert module.main(argv) == 0, capsys.readouterr().err
-        made.append(
+    outputs = []
+    for place in (tmp_path, folder):
+        finetuned_run.save_run(place / "run", finetuned_run.config("wikihop"), (12,))
+        out = place / "out" / ("page.html" if name == "predict" else "")
+        given = zip(flags, (place / "run", out, place / "dev.json"), strict=False)
+        argv = [more, *(f"{flag}{path}" for flag, path in given)]
+        assert module.main(list(filter(None, argv))) == 0, capsys.readouterr().err
+        outputs.append(
             {
-                name: content.replace(bytes(out), b"")
-                for name, content in contents(out / "out").items()
-                if name != "model.json"  # has digests of the others
+                file: content.replace(bytes(place), b"")
+                for file, content in contents(place / "out").items()
+                if file != "model.json"  # has digests of the others
             }
         )
-    assert made[0] == made[1] and made[0]
+    assert outputs[0] == outputs[1] and outputs[0]

@@ -7,6 +7,7 @@ STOP="PROCESS:STEP"   that process sends itself SIGTERM after that step
 BAD_ROWS="PROCESS"    that process gets a token that is too large in its first batch
 EVALUATIONS="N"       an evaluation has so many batches
 STOP_WITHIN="PROCESS" that process sends itself SIGTERM at the fourth of them
+NOTE_ROWS="FOLDER"    each process writes there which rows it learns from at which step
 """
 
 import dataclasses
@@ -42,6 +43,7 @@ _PLACES = (
     "STOP",
     "BAD_ROWS",
     "EVALUATIONS",
+    "NOTE_ROWS",
 )
 _NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
@@ -240,7 +242,26 @@ def _bad_rows(process: str) -> None:
         toy_job.rows_at = rows_at
 
 
+def _note_rows(folder: str) -> None:
+    from etc_jax.sharding.batch import local_rows
+    from etc_jax.training.loop import Run
+
+    one_step = Run._one_step
+    path = pathlib.Path(folder, f"rows-{os.getpid()}.jsonl")
+
+    def noted_step(self):
+        step = self._step
+        one_step(self)
+        rows = local_rows(self._config.train.batch_size, self._mesh)
+        with path.open("a") as file:
+            file.write(json.dumps([step, rows.tolist()]) + "\n")
+
+    Run._one_step = noted_step
+
+
 if __name__ == "__main__":
+    if "NOTE_ROWS" in os.environ:
+        _note_rows(os.environ["NOTE_ROWS"])
     if "EVALUATIONS" in os.environ:
         stop = os.environ.get("STOP_WITHIN")
         _long_evaluations(os.environ["EVALUATIONS"], stop)

@@ -26,7 +26,8 @@ def run_each(*programs: str, grace_secs: float = 30.0) -> int:
     """The launcher's code for one Python program a process."""
     number = "import os; exec(os.environ['PROGRAM'])"
     environs = [{**os.environ, "PROGRAM": program} for program in programs]
-    return local.run([sys.executable, "-c", number], environs, grace_secs=grace_secs)
+    command = [sys.executable, "-c", number]
+    return local.run(command, lambda: environs, grace_secs=grace_secs)
 
 
 def test_each_process_knows_its_place():
@@ -91,6 +92,38 @@ def test_one_end_is_the_end_of_all(programs, expected, capfd):
     assert "0 s after the first end" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "codes, restarts, expected",
+    [
+        ("1 137 17 0", 3, 0),
+        ("1 1 1 0", 2, 1),
+        ("2 0", 9, 2),
+        ("3 0", 9, 3),
+        ("4 0", 9, 4),
+        ("0", 9, 0),
+    ],
+)
+def test_what_may_end_otherwise_is_started_again(tmp_path, codes, restarts, expected):
+    """The program ends with one code after the other."""
+    path = tmp_path / "codes"
+    path.write_text(codes)
+    program = f"""
+        import os, pathlib, signal
+        path = pathlib.Path({str(path)!r})
+        code, *rest = path.read_text().split()
+        path.write_text(" ".join(rest))
+        if code == "137":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(int(code))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    environs = [dict(os.environ)]
+    code = local.run(command, lambda: environs, grace_secs=1.0, restarts=restarts)
+    assert code == expected
+    left = codes.split()[restarts + 1 :] if expected == 1 else ["0"]
+    assert path.read_text().split() == (left if codes[0] in "1234" and expected else [])
+
+
 def test_the_first_failure_counts_not_the_last(tmp_path, capfd):
     path = str(tmp_path / "pid")
     first = f"import os; open({path!r}, 'w').write(f'{{os.getpid()}}.'); exit(4)"
@@ -118,7 +151,7 @@ def launched(child: str, folder: pathlib.Path) -> subprocess.Popen:
         f"""
         import os, sys
         from launch import local
-        environs = local.environments(
+        environs = lambda: local.environments(
             os.environ, processes=2, devices_per_process=None, port=1
         )
         command = [sys.executable, "-c", {child!r}, {str(folder)!r}]
@@ -217,6 +250,7 @@ def test_a_launcher_that_died_first_starts_nothing(tmp_path):
         (["--processes=2"], "nothing to run"),
         (["--processes=2", "--devices_per_process=0", "--", "x"], "expected at least"),
         (["--processes=2", "--grace_secs=0", "--", "x"], "more than 0"),
+        (["--processes=2", "--restarts=-1", "--", "x"], "at least 0"),
     ],
 )
 def test_wrong_arguments_are_2(arguments, message, capsys):

@@ -24,6 +24,7 @@ import numpy as np
 
 from etc_jax.base import registry, strict_json
 from etc_jax.base.rules import Problem
+from etc_jax.base.user_cache import as_given
 from etc_jax.base.whole_files import whole_folder
 from etc_jax.config.fields import build
 from etc_jax.conversion.engine import flatten, unflatten
@@ -168,7 +169,7 @@ def _write(part: pathlib.Path, params, config, report, files) -> None:
     }
     write_files(part, files)
     for name, values in ((MODEL, about), (REPORT, report)):
-        text = json.dumps(values, indent=2, allow_nan=False)
+        text = as_given(json.dumps(values, indent=2, allow_nan=False))
         (part / name).write_text(f"{text}\n", encoding="utf-8")
 
 
