@@ -23,7 +23,7 @@ from etc_jax.training import claim as claim_lib, workdir
 from etc_jax.training.checkpoints import checkpointer, manifest, orbax_io
 from etc_jax.training.checkpoints.checkpointer import Checkpointer
 from etc_jax.training.checkpoints.folder import CheckpointFolder
-from etc_jax.training.errors import DONE, RunError, UserError
+from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.owner import FILE, owned
 from etc_jax.training.reporting import curves, line_file
 from etc_jax.training.reporting.line_file import LineFile
@@ -55,6 +55,21 @@ def test_a_stopped_run_is_the_uninterrupted_one(folder, tmp_path):
     assert (folder / "whole" / curves.FILE).read_bytes().startswith(b"\x89PNG")
     again = train_and_evaluate(config, folder / "whole")  # evaluates nothing anew
     assert again.exit_code == DONE
+
+
+def test_two_processes_share_a_run(folder, tmp_path):
+    """Stopped by a signal to one of them, and as on a disk, bit by bit."""
+    config, digests = processes.toy_config(tmp_path), []
+    for number, run in enumerate((tmp_path / "run", folder)):
+        for stop, code in (({"STOP": "1:5"}, PREEMPTED), ({}, DONE)):
+            output = tmp_path / f"output_{number}_{code}"
+            with processes.start(output, config=config, workdir=run, **stop) as started:
+                assert started.wait() == [code] * 2, started.all_output()
+        result = train_and_evaluate(toy_job.config(), run)
+        assert result.exit_code == DONE
+        digests.append(toy_job.digest(result.state))
+    assert digests[0] == digests[1]
+    assert timeless(folder) == timeless(tmp_path / "run")
 
 
 def test_kill_9_at_any_time_loses_nothing(folder, tmp_path):
