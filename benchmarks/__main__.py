@@ -20,7 +20,7 @@ COMMANDS = {
     ),
     "memory": ("file_memory", "reformer_memory", "tpu_compile"),
     "quality": ("overlapping_bits",),
-    "data": ("long_files",),
+    "data": ("long_files", "pod_reading"),
 }
 MODULES = {
     name: f"benchmarks.{folder}.{name}"

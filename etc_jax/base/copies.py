@@ -51,14 +51,17 @@ def fetch(wanted: Mapping[str, Object], folder: pathlib.Path) -> None:
     changed = {n: o for n, o in wanted.items() if not o.is_copied_to(folder / n)}
     if size := sum(one.size for one in changed.values()):
         _LOG.info("fetching %.3g MB to %s", size / 1e6, folder)
+    # Of a large one several slices come at a time.
+    for name in [name for name, one in changed.items() if one.is_large]:
+        _copy(changed.pop(name), folder / name)
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda n: _copy(changed[n], folder / n), changed))
 
 
 def _copy(source: Object, path: pathlib.Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as part, part.open("wb") as file:
-        source.copy_to(file)
+    with whole(path) as part:
+        source.copy_to(part)
 
 
 def leave_only(

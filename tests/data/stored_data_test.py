@@ -1,6 +1,7 @@
 """Data and outputs in an object store: the same bytes as in files here."""
 
 import os
+import pathlib
 import zipfile
 
 import finetuned_run
@@ -88,11 +89,21 @@ def test_a_file_of_an_archive(folder, tmp_path):
         assert file.read() == b"text"
 
 
-def test_a_large_file_is_put_there_whole(folder, tmp_path):
-    content = os.urandom(20 << 20)  # in several requests
-    (tmp_path / "large").write_bytes(content)
-    stores.upload(tmp_path / "large", folder / "large")
-    assert (folder / "large").read_bytes() == content
+@pytest.mark.parametrize("size", [0, 1, 3 << 20, (3 << 20) + 1, 20 << 20])
+def test_a_file_comes_back_whole(folder, tmp_path, monkeypatch, size):
+    monkeypatch.setattr(stores, "SLICE_BYTES", 1 << 20)
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    stores.upload(tmp_path / "file", folder / "file")  # in several requests
+    assert pathlib.Path(copies.here(folder / "file")).read_bytes() == content
+
+
+def test_a_file_that_changes_while_it_is_read(folder, tmp_path):
+    (folder / "file").write_text("one")
+    before = stores.find(folder / "file")
+    (folder / "file").write_text("two")
+    with pytest.raises(OSError, match="changed by another process"):
+        before.copy_to(tmp_path / "file")
 
 
 def test_prepared_inputs(folder, tmp_path, capsys):
