@@ -34,8 +34,22 @@ def place(address: str | os.PathLike, kind: str = user_cache.FILES) -> pathlib.P
     Args:
       address: see there.
       kind: of copies, a folder in the user's cache.
+
+    Raises:
+      ValueError: if it leads out of there.
     """
-    return user_cache.root() / kind / os.fspath(address).partition("://")[2]
+    return _inside(user_cache.root() / kind, os.fspath(address).partition("://")[2])
+
+
+def _inside(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """A path below a folder; objects, which others may have named, have any names."""
+    path = folder / name
+    if folder not in path.parents or ".." in path.parts:
+        raise ValueError(
+            f"{name!r} is the name of an object, and leads out of {folder}, where its "
+            "copy would be; give the object another name"
+        )
+    return path
 
 
 def fetch(wanted: Mapping[str, Object], folder: pathlib.Path) -> None:
@@ -46,16 +60,18 @@ def fetch(wanted: Mapping[str, Object], folder: pathlib.Path) -> None:
       folder: to copy into.
 
     Raises:
+      ValueError: if a name leads out of it.
       OSError: if the store or the disk here refuses.
     """
-    changed = {n: o for n, o in wanted.items() if not o.is_copied_to(folder / n)}
+    paths = {name: _inside(folder, name) for name in wanted}
+    changed = {n: o for n, o in wanted.items() if not o.is_copied_to(paths[n])}
     if size := sum(one.size for one in changed.values()):
         _LOG.info("fetching %.3g MB to %s", size / 1e6, folder)
     # Of a large one several slices come at a time.
     for name in [name for name, one in changed.items() if one.is_large]:
-        _copy(changed.pop(name), folder / name)
+        _copy(changed.pop(name), paths[name])
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(lambda n: _copy(changed[n], folder / n), changed))
+        list(pool.map(lambda name: _copy(changed[name], paths[name]), changed))
 
 
 def _copy(source: Object, path: pathlib.Path) -> None:
@@ -153,10 +169,18 @@ class Output:
 
     Args:
       address: in the store.
+
+    Raises:
+      ValueError: if that is a bucket.
+      OSError: if the store or the disk here refuses.
     """
 
     def __init__(self, address: str | os.PathLike):
-        self._address = os.fspath(stores.absolute(address))
+        self._address = os.fspath(stores.absolute(address)).rstrip("/")
+        if "/" not in self._address.partition("://")[2]:
+            raise ValueError(
+                f"{address} is a bucket; expected gs://BUCKET/NAME to write"
+            )
         self.path = place(self._address, user_cache.OUTPUTS)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if (stored := stores.find(self._address)) is not None:
