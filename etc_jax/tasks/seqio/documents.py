@@ -14,6 +14,7 @@ the token cache, so that a stream of a Task equals its exported cache.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -147,6 +148,8 @@ def add_document_task(
         preprocessors=[
             SelectText(text_feature),
             TokenizeDocument(tokenizer, paragraphs_fn),
+            # Where `seqio_cache_tasks` cuts: its files have tokens.
+            seqio.CacheDatasetPlaceholder(),
         ],
         output_features={
             feature: seqio.Feature(vocabulary, add_eos=False, dtype=tf.int32)
@@ -202,20 +205,23 @@ def tokenization(task: seqio.Task) -> TokenizeDocument:
     Raises:
       ValueError: if it is another kind of Task.
     """
-    last = task.preprocessors[-1] if task.preprocessors else None
-    if not isinstance(last, TokenizeDocument):
+    steps = [step for step in task.preprocessors if isinstance(step, TokenizeDocument)]
+    if not steps:
         raise ValueError(
             f"seqio Task {task.name!r} is not a Task of documents; use one that "
             "etc_jax.tasks.seqio.pretraining registered"
         )
-    return last
+    return steps[0]
 
 
 def documents(task: seqio.Task, split: str) -> Iterator[Document]:
     """Documents of a split before tokenisation, in the order of the source."""
-    paragraphs_fn = tokenization(task).paragraphs_fn
+    tokenize = tokenization(task)
+    paragraphs_fn = tokenize.paragraphs_fn
     dataset = task.source.get_dataset(split=split, shuffle=False)
-    for preprocessor in task.preprocessors[:-1]:
+    for preprocessor in itertools.takewhile(
+        lambda step: step is not tokenize, task.preprocessors
+    ):
         dataset = preprocessor(dataset)
     with contextlib.closing(ExampleIterator(dataset)) as examples:
         for number, example in enumerate(examples):
