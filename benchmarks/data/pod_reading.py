@@ -31,6 +31,7 @@ from etc_jax.base import stores
 from etc_jax.data.text.cache import TokenCache, build_cache
 from etc_jax.data.text.corpus import Document
 from etc_jax.data.text.packing import pack
+from etc_jax.data.text.reader import RowReader
 from etc_jax.data.tokenizers.tokenizer import train
 
 GB = 1e9
@@ -39,6 +40,7 @@ DOCUMENTS, TOKENS = 365e6, 156e9
 _WORDS_A_SENTENCE = 20
 _LENGTHS = {"long_length": 4096, "global_length": 256}
 _READ = 2000  # windows
+_PARTS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Measured:
       bytes_per_token: of its files.
       check_secs_per_gb: to open it, checksums compared.
       plan_secs, plan_bytes: to plan windows, a document.
+      part_secs, part_bytes: the same of a part of the text, with what is kept of it.
       window_secs: to read a window that lies in memory.
       tokens_per_window: that are in it.
     """
@@ -59,6 +62,8 @@ class Measured:
     check_secs_per_gb: float
     plan_secs: float
     plan_bytes: float
+    part_secs: float
+    part_bytes: float
     window_secs: float
     tokens_per_window: float
 
@@ -97,6 +102,10 @@ def measure(documents: int) -> Measured:
         plan = pack(cache, **_LENGTHS)
         plan_secs = time.perf_counter() - began
         plan_bytes = peak_of_call(lambda: pack(cache, **_LENGTHS))
+        began = time.perf_counter()
+        pack(cache.part(0, _PARTS), **_LENGTHS)
+        part_secs = time.perf_counter() - began
+        part_bytes = peak_of_call(lambda: pack(cache.part(0, _PARTS), **_LENGTHS))
         chosen = rng.integers(plan.num_windows, size=_READ).tolist()
         began = time.perf_counter()
         windows = [plan.read(cache, index) for index in chosen]
@@ -107,6 +116,8 @@ def measure(documents: int) -> Measured:
         check_secs_per_gb=check_secs / (sum(files) / GB),
         plan_secs=plan_secs / documents,
         plan_bytes=plan_bytes / documents,
+        part_secs=part_secs / documents * _PARTS,
+        part_bytes=part_bytes / documents * _PARTS,
         window_secs=window_secs,
         tokens_per_window=float(np.mean([len(x.tokens) for x in windows])),
     )
@@ -141,6 +152,8 @@ def predict(measured: Measured, store: Store, hosts: int, rows: int) -> dict[str
     requests = size * GB / stores.SLICE_BYTES
     waits = requests / stores.STREAMS * store.request_secs
     rows_a_host = -(-rows // hosts)
+    # Of the text; every host looks at some rows more before it begins.
+    share = min(1.0, (rows_a_host + RowReader.described_rows.stop) / rows)
     return {
         "hosts": hosts,
         "requests": requests,
@@ -150,6 +163,8 @@ def predict(measured: Measured, store: Store, hosts: int, rows: int) -> dict[str
         "check_secs": size * measured.check_secs_per_gb,
         "plan_secs": DOCUMENTS * measured.plan_secs,
         "plan_gb": DOCUMENTS * measured.plan_bytes / GB,
+        "parts_secs": share * DOCUMENTS * measured.part_secs,
+        "parts_gb": share * DOCUMENTS * measured.part_bytes / GB,
         "step_bytes": rows_a_host * measured.tokens_per_window * 2,
         "step_secs": rows_a_host * measured.window_secs,
     }
@@ -165,6 +180,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         "minutes to compare checksums": ("check_secs", ",.1f"),
         "minutes to plan windows": ("plan_secs", ",.0f"),
         "GB of memory to plan": ("plan_gb", ",.0f"),
+        "seconds, with a part for each row": ("parts_secs", ",.1f"),
+        "GB of memory, with a part for each row": ("parts_gb", ",.1f"),
         "KB of tokens of a host and step": ("step_bytes", ",.0f"),
         "ms to read them": ("step_secs", ",.2f"),
     }

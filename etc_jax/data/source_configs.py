@@ -53,6 +53,9 @@ class TextConfig(MaskedConfig):
         longest first, the same in each epoch; a document that fits into a row is whole.
         "concatenated": documents come in another order in each epoch and are cut where
         a row is full; not for ETC.
+      part_per_row: each row of a batch has a part of the text of its own, so that a
+        process plans the windows of its rows alone. For one text, too large for the
+        memory of a host: half a KB a document.
       min_sentences: documents with fewer are left out (paper, appendix C).
       max_sentence_tokens: longer sentences are cut.
       cpc_share: of the sentences, masked for CPC.
@@ -67,6 +70,7 @@ class TextConfig(MaskedConfig):
     global_tokens: Literal["sentences", "fixed_blocks"] = "sentences"
     tokens_per_block: int = 97
     packing: Packing = "best_fit"
+    part_per_row: bool = False
     min_sentences: int = 7
     max_sentence_tokens: int = 128
     cpc_share: float = 0.1
@@ -260,6 +264,11 @@ class TokenCachesConfig(TextConfig):
         yield from super().problems()
         yield from _check_paths(self)
         yield from _check_validation(self)
+        if self.part_per_row and len(self.paths) > 1:
+            yield (
+                "part_per_row",
+                f"is set, but paths has {len(self.paths)} folders; it is of one text",
+            )
         if not self.weights:
             return
         if len(self.weights) != len(self.paths):

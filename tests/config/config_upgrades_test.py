@@ -43,6 +43,7 @@ def test_values_are_those_that_were_recorded():
                 "lsh_attention_dropout_rate": None,
                 "wandb_project": None,
                 "export_cluster": None,
+                "part_per_row": False,
             }
             was = {**later, **_tuples(recorded[section])}
             if section == "data":

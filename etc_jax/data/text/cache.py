@@ -90,6 +90,32 @@ class TokenCache(OpenFolder):
         # Whole bytes were unpacked: cut to the tokens asked for.
         return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(bool)
 
+    def part(self, number: int, count: int) -> TokenCache:
+        """One of so many runs of whole documents that follow each other.
+
+        Tokens stay where they are; offsets and word starts of the part are in memory.
+
+        Args:
+          number: which, 0 .. count - 1.
+          count: how many parts there are, of about as many documents.
+        """
+        first, stop = self.part_borders(number, count)
+        borders = np.array(self.document_offsets[first : stop + 1])
+        offsets = np.array(self.sentence_offsets[borders[0] : borders[-1] + 1])
+        start, end = int(offsets[0]), int(offsets[-1])
+        return dataclasses.replace(
+            self,
+            tokens=self.tokens[start:end],
+            word_bits=np.packbits(self.word_starts(start, end), bitorder="little"),
+            sentence_offsets=offsets - start,
+            document_offsets=borders - borders[0],
+            digest=None,
+        )
+
+    def part_borders(self, number: int, count: int) -> tuple[int, int]:
+        """The first document of a part, and the one after its last."""
+        return tuple(x * self.num_documents // count for x in (number, number + 1))
+
     @classmethod
     def from_arrays(
         cls,

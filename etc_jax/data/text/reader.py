@@ -7,7 +7,7 @@ the data in a checkpoint is the step alone, and resuming is exact.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -204,7 +204,10 @@ class TextReader:
 
     Attributes:
       rows: how windows become rows.
+      described_rows: of a batch, by which a report describes the data; None: all.
     """
+
+    described_rows: BatchRows = None
 
     def __init__(
         self,
@@ -285,10 +288,13 @@ class TextReader:
         batch = self.rows.empty(len(row_positions))
         for row, position in enumerate(row_positions):
             if (example := self._example_at(position)) is not None:
-                source = self._sources[example.source]
+                source = self._source(example.source)
                 window, rng = source.read(example)
                 source.count(self.rows.fill(batch, row, window, rng))
         return batch
+
+    def _source(self, number: int) -> _Source:
+        return self._sources[number]
 
     def _example_at(self, position: int) -> _ExampleId | None:
         if self._evaluation:
@@ -297,3 +303,77 @@ class TextReader:
             return self._sources[0].shuffled(position)
         source, index = self._mixture.locate(position)
         return self._sources[source].shuffled(index)
+
+
+class RowReader(TextReader):
+    """Batches of which each row has a part of one text of its own.
+
+    Row r of a batch of B rows is of `cache.part(r, B)`: at step s it holds window s of
+    the endless row of epochs of that part. Hosts that share a batch plan the windows of
+    their rows alone: those of the whole of a very large text would fill the memory of
+    each. On more or fewer hosts the rows stay the same; with another batch size they do
+    not.
+
+    Attributes:
+      num_examples: None: nobody plans all of the text.
+    """
+
+    num_examples = steps_per_epoch = None
+    described_rows = slice(0, 16)
+
+    def __init__(
+        self,
+        cache: TokenCache,
+        plan_fn: Callable[[TokenCache], Plan],
+        rows: RowBuilder,
+        *,
+        batch_size: int,
+        seed: int,
+    ):
+        """See the class.
+
+        Args:
+          cache: the text.
+          plan_fn: from a part to its windows; a function of a module, or a partial of
+            one, where other processes build batches.
+          rows: how windows become rows.
+          batch_size: rows of a whole batch, over all processes.
+          seed: of permutations and masks.
+
+        Raises:
+          ValueError: if a number is out of range, or the text has fewer documents than
+            a batch has rows; while reading, if a part has no window.
+        """
+        check_draws(batch_size, seed)
+        if cache.num_documents < batch_size:
+            raise ValueError(
+                f"{cache.path} has {cache.num_documents} documents, too few for "
+                f"{batch_size} rows that each have some of their own; unset "
+                "data.part_per_row"
+            )
+        self.rows, self._batch_size = rows, batch_size
+        self._evaluation = False
+        self._cache, self._plan_fn, self._seed = cache, plan_fn, seed
+        self._opened: dict[int, _Source] = {}
+
+    @property
+    def source_counts(self) -> tuple[Counts, ...]:
+        """What became of each part that was read so far."""
+        return tuple(source.counts for source in self._opened.values())
+
+    def _source(self, number: int) -> _Source:
+        if number not in self._opened:
+            part = self._cache.part(number, self._batch_size)
+            first, _ = self._cache.part_borders(number, self._batch_size)
+            self._opened[number] = _Source(
+                part,
+                self._plan_fn(part),
+                seed=self._seed,
+                number=number,
+                first_document=first,
+            )
+        return self._opened[number]
+
+    def _example_at(self, position: int) -> _ExampleId:
+        step, row = divmod(position, self._batch_size)
+        return self._source(row).shuffled(step)

@@ -101,7 +101,8 @@ def describe_batches(reader: TextReader, count: int) -> dict[str, Any]:
     at_least(1).check(count=count)
     # The reader may have built batches before.
     left_out = -_left_out(reader)
-    batches = [reader.batch_at(step) for step in range(count)]
+    rows = reader.described_rows
+    batches = [reader.batch_at(step, rows) for step in range(count)]
     left_out += _left_out(reader)
     tokens = np.concatenate(
         [unmasked_tokens(batch, reader.schema) for batch in batches]

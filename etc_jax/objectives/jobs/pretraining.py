@@ -63,8 +63,8 @@ def make_job(config: Config, folder: epath.Path) -> Job:
         tokens_per_step=tokens_per_step(config, train.schema),
         check_batch=lambda batch: check_batch(batch, config.model),
         final_report=_make_report(config, validation_text, ids, examples, task),
-        steps_per_epoch=sum(c.windows for c in train.source_counts)
-        / config.train.batch_size,
+        steps_per_epoch=train.num_examples
+        and train.num_examples / config.train.batch_size,
         inputs=corpora.inputs,
         loss_weights=task.loss_weights,
         useful_flops=task.useful_flops,

@@ -1,8 +1,9 @@
 """From the data section of a config to the readers of pre-training batches."""
 
 import dataclasses
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ from etils import epath
 from etc_jax.config.sections import DataConfig
 from etc_jax.data.digests import shortened
 from etc_jax.data.mixture import Mixture
-from etc_jax.data.pretraining.examples import PretrainingSizes
+from etc_jax.data.pretraining.examples import (
+    PretrainingRows,
+    PretrainingSizes,
+    check_together,
+)
 from etc_jax.data.pretraining.masking import MaskingShares
 from etc_jax.data.pretraining.readers import (
     MixtureReader,
@@ -21,8 +26,8 @@ from etc_jax.data.pretraining.readers import (
 from etc_jax.data.source_configs import TextConfig, TokenCachesConfig
 from etc_jax.data.text import prepare as prepare_lib
 from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.packing import pack
-from etc_jax.data.text.reader import Text, TextReader, planned
+from etc_jax.data.text.packing import PackingPlan, pack
+from etc_jax.data.text.reader import Plan, RowBuilder, RowReader, TextReader, planned
 from etc_jax.data.text.statistics import describe_batches
 from etc_jax.data.tokenizers.tokenizer import TokenIds, Tokenizer, open_tokenizer
 from etc_jax.training.workdir import data_folder
@@ -138,9 +143,37 @@ def check_size(data: DataConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def in_windows(data: TextConfig, cache: TokenCache, length: int) -> Text:
-    """A cache with its windows of so many tokens, without global ones."""
-    return cache, planned(
+def in_rows(
+    data: TextConfig,
+    caches: Sequence[TokenCache],
+    length: int,
+    rows: RowBuilder,
+    *,
+    batch_size: int,
+    seed: int,
+    **options: Any,
+) -> TextReader:
+    """A reader of windows of so many tokens, without global ones.
+
+    Args:
+      data: how they are packed.
+      caches: the texts.
+      length: tokens of a window.
+      rows: how windows become rows.
+      batch_size: of the reader.
+      seed: of the reader.
+      **options: `mixture` or `evaluation` of `TextReader`.
+    """
+    plan_fn = functools.partial(_in_windows, data, length)
+    order = {"batch_size": batch_size, "seed": seed}
+    if data.part_per_row and not options.get("evaluation"):
+        return RowReader(caches[0], plan_fn, rows, **order)
+    texts = [(cache, plan_fn(cache)) for cache in caches]
+    return TextReader(texts, rows, **order, **options)
+
+
+def _in_windows(data: TextConfig, length: int, cache: TokenCache) -> Plan:
+    return planned(
         cache,
         data.packing,
         long_length=length,
@@ -214,9 +247,17 @@ class Examples:
         self, corpora: Corpora, *, batch_size: int, seed: int
     ) -> TextReader:
         """Endless batches of the training text."""
+        ids = corpora.tokenizer.token_ids
+        if self.data.part_per_row:
+            return RowReader(
+                corpora.train[0],
+                functools.partial(_checked_plan, self, ids),
+                PretrainingRows(ids, self.sizes, self.shares),
+                batch_size=batch_size,
+                seed=seed,
+            )
         texts = [self.pack(cache) for cache in corpora.train]
         options = {"batch_size": batch_size, "seed": seed, "shares": self.shares}
-        ids = corpora.tokenizer.token_ids
         if (mixture := corpora.mixture(seed)) is None:
             return PretrainingReader(*texts[0], ids, self.sizes, **options)
         return MixtureReader(texts, mixture, ids, self.sizes, **options)
@@ -234,6 +275,12 @@ class Examples:
             shares=self.shares,
             evaluation=True,
         )
+
+
+def _checked_plan(examples: Examples, ids: TokenIds, cache: TokenCache) -> PackingPlan:
+    _, plan = examples.pack(cache)
+    check_together(cache, plan, ids, examples.sizes, examples.shares)
+    return plan
 
 
 def look_at(reader: TextReader) -> None:

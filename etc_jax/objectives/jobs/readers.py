@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,7 @@ from etc_jax.config import Config
 from etc_jax.data import digests
 from etc_jax.data.bytes import stream as byte_stream
 from etc_jax.data.schema import Schema
-from etc_jax.data.text.cache import TokenCache
-from etc_jax.data.text.reader import RowBuilder, TextReader
+from etc_jax.data.text.reader import RowBuilder
 from etc_jax.data.tokenizers.tokenizer import Tokenizer
 from etc_jax.data.workers import ahead
 from etc_jax.objectives.jobs import pretraining_data, run_tokenizer
@@ -116,11 +116,14 @@ def of_text(
     rows = rows_fn(corpora.tokenizer)
     length = data.input_length if length is None else length
 
-    def reader(caches: Sequence[TokenCache], **options: Any) -> TextReader:
-        texts = [pretraining_data.in_windows(data, cache, length) for cache in caches]
-        sizes = {"batch_size": config.train.batch_size, "seed": seed}
-        return TextReader(texts, rows, **sizes, **options)
-
+    reader = functools.partial(
+        pretraining_data.in_rows,
+        data,
+        length=length,
+        rows=rows,
+        batch_size=config.train.batch_size,
+        seed=seed,
+    )
     train = reader(corpora.train, mixture=corpora.mixture(seed))
     validation = reader([corpora.validation], evaluation=True)
     pretraining_data.look_at(train)
