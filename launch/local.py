@@ -20,6 +20,7 @@ again; 128 + N killed by signal N), else 0.
 
 import argparse
 import functools
+import itertools
 import os
 import re
 import signal
@@ -220,7 +221,7 @@ def run(
     received: list[int] = []
     before = {}
     try:
-        for start in range(restarts + 1):
+        for start in itertools.count(1):
             with Processes() as processes:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     handler = functools.partial(_pass_on, processes, received)
@@ -229,10 +230,9 @@ def run(
                     return PREEMPTED
                 processes.start(command, environs_fn())
                 code = processes.wait(grace_secs=grace_secs)
-            if code in _FINAL or received or start == restarts:
+            if code in _FINAL or received or start > restarts:
                 return code
-            _say(f"starting all again, {start + 1} of {restarts} times at most")
-        return code
+            _say(f"starting all again, {start} of {restarts} times at most")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

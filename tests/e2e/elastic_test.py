@@ -93,18 +93,13 @@ def test_twenty_kills_of_one_of_four_change_no_bit(tmp_path, toy, cache):
     changes = [*CHANGES, f"--config.train.num_steps={steps}"]
     changes += ["--config.train.eval_every_steps=400"]
     changes += ["--config.checkpoint.every_steps=10", f"--config={toy}"]
-    words = ["--processes=4", "--devices_per_process=1", "--grace_secs=1"]
+    words = ["-m", "launch.local", "--processes=4", "--devices_per_process=1"]
+    words += ["--grace_secs=1"]
 
     def launch(name, restarts):
         argv = [*words, f"--restarts={restarts}", "--", *changes]
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "launch.local",
-                *argv,
-                f"--workdir={tmp_path / name}",
-            ],
+            [sys.executable, *argv, f"--workdir={tmp_path / name}"],
             env={**processes.clean_environment(), **cache},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
