@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from types import ModuleType
 
 
 class MissingExtraError(ImportError, ValueError):
     """A package of an extra is not installed; it says how to get it."""
+
+
+def version(package: str) -> str | None:
+    """Of an installed package; None if it is not, as etc_jax where it lies."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def needed(module: str, *, extra: str, to: str) -> ModuleType:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import logging
 import pathlib
 import pickle
@@ -64,13 +63,7 @@ class _Setup(NamedTuple):
 
 
 def _versions() -> dict[str, str | None]:
-    def version(name: str) -> str | None:
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            return None
-
-    return {name: version(name) for name in _PACKAGES}
+    return {name: extras.version(name) for name in _PACKAGES}
 
 
 class _Cluster(Executor):

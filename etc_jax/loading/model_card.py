@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.metadata
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from etc_jax.base import extras
 from etc_jax.base.stores import is_address
 from etc_jax.base.terminal import printable
 from etc_jax.base.user_cache import as_given
@@ -330,17 +330,11 @@ def _pattern(pattern: Any) -> str:
 def _origin(origin: Origin) -> str:
     name = "A model in memory" if origin.name is None else _code(origin.name)
     command = printable(origin.by).replace("\n", "\n    ")
-    text = f"{name}, by etc_jax {_version()}:\n\n    {command}"
+    version = extras.version("etc_jax") or "(not installed)"
+    text = f"{name}, by etc_jax {version}:\n\n    {command}"
     if origin.name is not None and origin.in_memory:
         text += "\n\nWhat was changed in memory in between is not recorded."
     return text
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("etc_jax")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"  # it can be used where it lies
 
 
 def _training(run: Config, results: RunResults) -> Iterator[str]:

@@ -7,7 +7,6 @@ model and no task. What comes before restoring is in plan.py.
 
 import contextlib
 import hashlib
-import importlib.metadata
 import logging
 from typing import Any
 
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 from etils import epath
 
+from etc_jax.base import extras
 from etc_jax.config import Config, config_hash, flat_items, to_dict
 from etc_jax.sharding import make_mesh
 from etc_jax.sharding.batch import replicated
@@ -135,7 +135,7 @@ def _check_processes(config: Config, workdir: epath.PathLike) -> None:
     fields = flat_items(to_dict(config))
     distributed.check_same(
         "packages",
-        {name: _version(name) for name in _PACKAGES},
+        {name: extras.version(name) or "not installed" for name in _PACKAGES},
         advice="install the same on all machines",
     )
     distributed.check_same(
@@ -147,13 +147,6 @@ def _check_processes(config: Config, workdir: epath.PathLike) -> None:
         },
         advice="start all processes with the same command",
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"  # etc_jax itself can be used where it lies
 
 
 def _check_same_data(job: Job) -> None:

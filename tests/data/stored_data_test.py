@@ -8,6 +8,7 @@ import finetuned_run
 import pytest
 import tiny_text
 from multihop_samples import HOTPOT, tokenizer, write_json
+from window_samples import contents
 
 from etc_jax.base import copies, stores, user_cache
 from etc_jax.cli import convert, evaluate, predict, prepare
@@ -36,16 +37,6 @@ def fetched(monkeypatch):
 
     monkeypatch.setattr(copies, "_copy", counted)
     return names
-
-
-def contents(folder):
-    """{name: bytes} of a folder here or in the store."""
-    if stores.is_address(folder):
-        names = [one.name for one in stores.below(folder)]
-    else:
-        files = (path for path in folder.rglob("*") if path.is_file())
-        names = [path.relative_to(folder).as_posix() for path in files]
-    return {name: (folder / name).read_bytes() for name in names}
 
 
 def test_what_has_changed_alone_is_fetched(folder, fetched):

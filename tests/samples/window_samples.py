@@ -1,11 +1,12 @@
 """Windows of random tokens, and what a batch of them is, stacked by hand."""
 
 import dataclasses
+import pathlib
 import types
 
 import numpy as np
-from etils import epath
 
+from etc_jax.base import stores
 from etc_jax.base.types import Rows
 from etc_jax.data.schema import Placed
 from etc_jax.data.tokenizers.wordpiece import WordPieceTokenizer
@@ -33,7 +34,14 @@ def make_tokenizer(*more):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in epath.Path(folder).iterdir()}
+    """{path in the folder: bytes} of a folder here or in an object store."""
+    if stores.is_address(folder):
+        names = [one.name for one in stores.below(folder)]
+    else:
+        folder = pathlib.Path(folder)
+        files = (path for path in folder.rglob("*") if path.is_file())
+        names = [path.relative_to(folder).as_posix() for path in files]
+    return {name: (folder / name).read_bytes() for name in names}
 
 
 def padded(values, length, fill=0):

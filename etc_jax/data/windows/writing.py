@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import os
 import pathlib
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from etc_jax.base import extras
 from etc_jax.data.array_folder import TOKENIZER, GrowingArray
 from etc_jax.data.digests import digest
 from etc_jax.data.parts import Part
@@ -76,17 +76,11 @@ def files_and_packages(files: Sequence[str | os.PathLike]) -> dict[str, Any]:
       OSError: if one cannot be read.
     """
     described = [[file.name, *digest(file)] for file in map(pathlib.Path, files)]
-    return {"files": described, "packages": dict(map(_package, _PACKAGES))}
+    packages = {name: extras.version(name) for name in _PACKAGES}
+    return {"files": described, "packages": packages}
 
 
 _PACKAGES = ("tokenizers", "sentencepiece", "nupunkt")
-
-
-def _package(name: str) -> tuple[str, str | None]:
-    try:
-        return name, importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return name, None
 
 
 class LeftOut:
