@@ -18,6 +18,7 @@ from etc_jax.cli import command_line
 COMMANDS = {
     "train": "etc_jax.cli.train",
     "sweep": "etc_jax.cli.sweep",
+    "launch": "etc_jax.launch.__main__",
     "reproduce": "etc_jax.papers.__main__",
     "evaluate": "etc_jax.cli.evaluate",
     "predict": "etc_jax.cli.predict",

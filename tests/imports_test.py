@@ -36,7 +36,7 @@ BLOCKED = (
 
 # Parts that use the rest, which knows nothing of them; files of theirs import seqio and
 # tensorflow at the top.
-USERS = ("configs", "papers", "tasks")
+USERS = ("configs", "launch", "papers", "tasks")
 
 IMPORT_ALL = """
 import json, sys, time

@@ -1,6 +1,7 @@
 """How a run can end, and the exit codes that a launcher acts on."""
 
 DONE = 0
+CRASHED = 1  # with a traceback
 USER_ERROR = 2
 NOT_FINITE = 3
 CORRUPT_CHECKPOINT = 4

@@ -93,11 +93,12 @@ def test_twenty_kills_of_one_of_four_change_no_bit(tmp_path, toy, cache):
     changes = [*CHANGES, f"--config.train.num_steps={steps}"]
     changes += ["--config.train.eval_every_steps=400"]
     changes += ["--config.checkpoint.every_steps=10", f"--config={toy}"]
-    words = ["-m", "launch.local", "--processes=4", "--devices_per_process=1"]
+    words = ["-m", "etc_jax", "launch", "local"]
+    words += ["--processes=4", "--devices_per_process=1"]
     words += ["--grace_secs=1"]
 
     def launch(name, restarts):
-        argv = [*words, f"--restarts={restarts}", "--", *changes]
+        argv = [*words, f"--restarts={restarts}", "--", "train", *changes]
         return subprocess.Popen(
             [sys.executable, *argv, f"--workdir={tmp_path / name}"],
             env={**processes.clean_environment(), **cache},

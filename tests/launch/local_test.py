@@ -14,7 +14,7 @@ import pytest
 from repository import ROOT
 
 from etc_jax.base import child_process
-from launch import local
+from etc_jax.launch import local
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 SLEEPS = "import time; time.sleep(600)"
@@ -151,7 +151,7 @@ def launched(child: str, folder: pathlib.Path) -> subprocess.Popen:
     launcher = textwrap.dedent(
         f"""
         import os, sys
-        from launch import local
+        from etc_jax.launch import local
         environs = lambda: local.environments(
             os.environ, processes=2, devices_per_process=None, port=1
         )
@@ -270,9 +270,9 @@ def test_sigterm_to_the_launcher_saves_the_run_everywhere(tmp_path):
         "--config.train.num_steps=100000",
         "--config.checkpoint.every_steps=99999",
     ]
-    argv = ["--processes=2", "--devices_per_process=2", "--", *arguments]
+    argv = ["--processes=2", "--devices_per_process=2", "--", "train", *arguments]
     with processes.start_one(
-        tmp_path / "output", [sys.executable, "-m", "launch.local", *argv]
+        tmp_path / "output", [sys.executable, "-m", "etc_jax", "launch", "local", *argv]
     ) as launcher:
         launcher.reaches(tmp_path / "run", lines=3)
         launcher.children[0].send_signal(signal.SIGTERM)

@@ -33,7 +33,7 @@ from jax._src import distributed as jax_distributed, xla_bridge
 from jax._src.clusters import ClusterEnv
 
 from etc_jax.base.terminal import listing
-from etc_jax.training.errors import DONE, PREEMPTED, RunError, UserError
+from etc_jax.training.errors import CRASHED, DONE, PREEMPTED, RunError, UserError
 from etc_jax.training.hosts.key_value import look_up
 from etc_jax.training.hosts.process_rank import ProcessRank, detect
 
@@ -48,7 +48,6 @@ GRACE_SECS = 30.0
 ERROR_GRACE_SECS = 10.0
 _LAST_WORDS_SECS = 2.0
 _ORBAX_WRITER = "array_type_handler"  # Orbax's name for the thread of a save
-CRASHED = 1
 INTERRUPTED = 130
 
 _BIND = "JAX_COORDINATOR_BIND_ADDRESS"

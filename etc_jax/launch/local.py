@@ -1,11 +1,11 @@
-"""Trains with several processes on this machine, that meet on loopback.
+"""Several processes on this machine, that meet on loopback.
 
-    python -m launch.local --processes=2 [--devices_per_process=4] -- \\
-        --config=NAME --workdir=FOLDER [--config.A.B=VALUE]
+    etc-jax launch local --processes=2 [--devices_per_process=4] -- \\
+        train --config=NAME --workdir=FOLDER [--config.FIELD=VALUE]
 
-What stands after -- goes to every `etc-jax train`. With --devices_per_process
-each of them has so many simulated CPU devices; without, it has what jax finds. Lines of
-output begin with the number of their process.
+What stands after -- is the command of each, without `etc-jax`. With
+--devices_per_process each has so many simulated CPU devices; without, what jax finds.
+Lines of output begin with the number of their process.
 
 SIGTERM and SIGINT go on to all processes, which save and end. When one has ended, the
 others have --grace_secs to do so too, and are killed then. If this launcher is killed,
@@ -41,6 +41,7 @@ from etc_jax.training.errors import (
     USER_ERROR,
 )
 
+_PROG = "etc-jax launch local"
 _POLL_SECS = 0.1
 _DEVICES_FLAG = "--xla_force_host_platform_device_count"
 # After these the same command would end in the same way.
@@ -193,7 +194,7 @@ def _show(number: int, source: IO[bytes], target: IO[str]) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"launch.local: {text}", file=sys.stderr, flush=True)
+    print(f"{_PROG}: {text}", file=sys.stderr, flush=True)
 
 
 def _free_port() -> int:
@@ -245,7 +246,7 @@ def _pass_on(processes: Processes, received: list[int], number: int, _: Any) -> 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m launch.local",
+        prog=_PROG,
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -255,7 +256,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--grace_secs", type=float, default=60.0)
     parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument(
-        "arguments", nargs="*", help="of the training command, after --"
+        "arguments", nargs="*", help="of etc-jax in each process, after --"
     )
     args = parser.parse_args(argv)
     for name in ("processes", "devices_per_process"):
@@ -267,14 +268,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.grace_secs <= 0:
         parser.error(f"--grace_secs is {args.grace_secs}; expected more than 0")
     if not args.arguments:
-        parser.error("nothing to run: put the training command's arguments after --")
+        parser.error("nothing to run: put a command after --, such as train ...")
     return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the training command in several processes; returns the exit code."""
+    """Runs a command in several processes; returns the exit code."""
     args = _parse(argv)
-    command = [sys.executable, "-m", "etc_jax", "train", *args.arguments]
+    command = [sys.executable, "-m", "etc_jax", *args.arguments]
     return run(
         command,
         # Each time another port: of the last one something may still be in the way.

@@ -1,0 +1,1 @@
+"""Runs on machines elsewhere: what is made there, started, watched and stopped."""
