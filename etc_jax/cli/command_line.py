@@ -303,6 +303,13 @@ def _is_unread(file: int) -> bool:
 
 
 @ends_with_its_reader()
+def at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first --, and what after it: a command of its own."""
+    argv = list(argv)
+    middle = argv.index("--") if "--" in argv else len(argv)
+    return argv[:middle], argv[middle + 1 :]
+
+
 def run(
     prog: str,
     work: Callable[[], str | int | None],

@@ -93,11 +93,8 @@ def recipe_of(name: str, argv: Sequence[str]) -> tuple[Recipe, argparse.Namespac
       UserError: with all that is wrong.
     """
     recipe = backend.backends()[name]
-    argv, command = list(argv), []
-    if "--" in argv:
-        middle = argv.index("--")
-        argv, command = argv[:middle], argv[middle + 1 :]
-    args = _parser(name, recipe).parse_args(argv)
+    flags, command = command_line.at_dashes(argv)
+    args = _parser(name, recipe).parse_args(flags)
     if not args.hardware:
         raise UserError("--hardware is needed, such as --hardware=v5e:4x4")
     if wrong := [x for x in args.env if "=" not in x]:

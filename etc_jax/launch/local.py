@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from etc_jax.base import child_process
+from etc_jax.cli import command_line
 from etc_jax.training.errors import (
     CORRUPT_CHECKPOINT,
     DONE,
@@ -244,21 +245,15 @@ def _pass_on(processes: Processes, received: list[int], number: int, _: Any) -> 
     processes.signal(number)
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=_PROG,
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_argument("--processes", type=int, required=True)
     parser.add_argument("--devices_per_process", type=int)
     parser.add_argument("--grace_secs", type=float, default=60.0)
     parser.add_argument("--restarts", type=int, default=0)
-    parser.add_argument(
-        "arguments", nargs="*", help="of etc-jax in each process, after --"
-    )
-    args = parser.parse_args(argv)
+    flags, command = command_line.at_dashes(argv)
+    args = parser.parse_args(flags)
+    args.command = command
     for name in ("processes", "devices_per_process"):
         value = getattr(args, name)
         if value is not None and value < 1:
@@ -267,15 +262,15 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--restarts is {args.restarts}; expected at least 0")
     if args.grace_secs <= 0:
         parser.error(f"--grace_secs is {args.grace_secs}; expected more than 0")
-    if not args.arguments:
+    if not command:
         parser.error("nothing to run: put a command after --, such as train ...")
     return args
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command in several processes; returns the exit code."""
-    args = _parse(argv)
-    command = [sys.executable, "-m", "etc_jax", *args.arguments]
+    args = _parse(sys.argv[1:] if argv is None else argv)
+    command = [sys.executable, "-m", "etc_jax", *args.command]
     return run(
         command,
         # Each time another port: of the last one something may still be in the way.

@@ -14,6 +14,7 @@ from etc_jax import config as config_lib
 from etc_jax.__main__ import COMMANDS
 from etc_jax.base.local_paths import PathArgument, Use
 from etc_jax.cli import command_line, embed, predict
+from etc_jax.launch.backend import backends
 from etc_jax.prediction.answers_page.style import PAGE
 from etc_jax.training import workdir
 from etc_jax.training.errors import UserError
@@ -29,6 +30,7 @@ MODULES = sorted(
 BEGINNINGS = {
     "etc_jax.cli.corpora": (["long"], ["link"]),
     "etc_jax.cli.prepare": (["--task=wikihop"], ["--task=text_to_text"]),
+    "etc_jax.launch.__main__": tuple([name] for name in backends()),
     "etc_jax.tasks.synthetic.__main__": (["--task=wikihop"], ["--task=imdb"]),
 }
 CASES = [

@@ -31,7 +31,9 @@ def install(folder: pathlib.Path, lives: list[list[list[str]]]) -> pathlib.Path:
     (folder / "state.json").write_text(json.dumps(state))
     for name in ("gcloud", "kubectl", "sbatch", "squeue", "scancel", "xpk"):
         program = programs / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} {name} "$@"\n')
+        # Isolated and without packages, it starts in an instant.
+        python = f"{sys.executable} -I -S {__file__}"
+        program.write_text(f'#!/bin/sh\nexec {python} {name} "$@"\n')
         program.chmod(0o755)
     return programs
 

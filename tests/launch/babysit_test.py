@@ -1,6 +1,5 @@
 """Jobs that are started, watched, lost and started again, around fake programs."""
 
-import itertools
 import json
 import os
 
