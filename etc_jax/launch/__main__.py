@@ -2,6 +2,7 @@
 
     etc-jax launch BACKEND --name=NAME --hardware=v5e:4x4 ... -- COMMAND
                                      print the commands and files; nothing is started
+    etc-jax launch BACKEND preflight ... what it would take: memory, hours, money, disk
     etc-jax launch BACKEND run ...       start it, and leave
     etc-jax launch BACKEND babysit ...   start it where it is not, watch it, and start
                                          it again when its machines were taken away
@@ -34,20 +35,20 @@ from etc_jax.base.suggestions import suggestion
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line
-from etc_jax.launch import babysit, backend, local, slices
+from etc_jax.launch import babysit, backend, local, preflight, slices
 from etc_jax.launch.backend import Backend, Recipe
 from etc_jax.launch.job import Argv, Job
 from etc_jax.training.errors import CRASHED, DONE, USER_ERROR, UserError
 
 _PROG = "etc-jax launch"
-_PLAN = "plan"
+_PLAN, _PREFLIGHT = "plan", "preflight"
 _LOCAL = "local"
 
 
 def _parser(name: str, recipe: type[Recipe]) -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(f"{_PROG} {name}", f"{recipe.__doc__}")
     add = parser.add_argument
-    actions = [_PLAN, *(_ACTIONS if issubclass(recipe, Backend) else ())]
+    actions = [_PLAN, _PREFLIGHT, *(_ACTIONS if issubclass(recipe, Backend) else ())]
     add("action", nargs="?", choices=actions, default=_PLAN, help="default: plan")
     add("--name", type=str, default="", help="of the job and its machines")
     add(
@@ -70,6 +71,13 @@ def _parser(name: str, recipe: type[Recipe]) -> argparse.ArgumentParser:
         "--folder",
         type=local_paths.ADDED_TO,
         help="for files that commands name; default: launched/NAME",
+    )
+    add("--price", type=float, help="of preflight: an hour of a chip costs so much")
+    add(
+        "--efficiency",
+        type=float,
+        default=preflight.Rates.efficiency,
+        help="of preflight: share of the peak that is reached; default: 0.4",
     )
     if issubclass(recipe, Backend):
         add(
@@ -179,6 +187,12 @@ def _launch(name: str, argv: Sequence[str]) -> int:
     recipe, args = recipe_of(name, argv)
     if args.action == _PLAN:
         return _plan(recipe)
+    if args.action == _PREFLIGHT:
+        rates = preflight.Rates(args.efficiency, args.price)
+        if problems := list(rates.problems()):
+            raise UserError("\n".join(problems))
+        say(preflight.report(recipe.job, rates))
+        return DONE
     return _ACTIONS[args.action](recipe, args)
 
 

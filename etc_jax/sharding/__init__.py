@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
+from jax.experimental import mesh_utils
 
 from etc_jax.base.rules import at_least
 from etc_jax.base.types import MeshAxes
@@ -133,8 +134,12 @@ def make_mesh(
 ) -> jax.sharding.Mesh:
     """The mesh over all `devices` (default: all there are), with Auto axes.
 
+    Slices of TPUs, between which the network is slow, have rows of `data` of their own:
+    gradients alone go from one to another, once a step.
+
     Raises:
-      ValueError: if the axes do not multiply to the number of devices.
+      ValueError: if the axes do not multiply to the number of devices, or slices do not
+        divide `data`.
     """
     devices = list(jax.devices() if devices is None else devices)
     shape = {name: getattr(config, name) for name in AXES}
@@ -153,9 +158,28 @@ def make_mesh(
         )
     # Explicit axes, the default, make a gather on a sharded table an error.
     auto = (jax.sharding.AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(
-        tuple(shape.values()), AXES, axis_types=auto, devices=tuple(devices)
+    sizes = tuple(shape.values())
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices == 1:
+        return jax.make_mesh(sizes, AXES, axis_types=auto, devices=tuple(devices))
+    if devices[0].platform != "tpu":
+        # Hosts with GPUs count as slices too, which jax.make_mesh refuses.
+        grid = mesh_utils.create_device_mesh(sizes, devices)
+        return jax.sharding.Mesh(grid, AXES, axis_types=auto)
+    if shape["data"] % slices:
+        raise ValueError(
+            f"mesh.data is {shape['data']}; expected a multiple of the {slices} "
+            "slices, each of which has a copy of the model: fsdp x tensor x sequence = "
+            f"{others} must divide the {len(devices) // slices} devices of a slice"
+        )
+    within = {**shape, "data": shape["data"] // slices}
+    grid = mesh_utils.create_hybrid_device_mesh(
+        tuple(within.values()),
+        (slices, *(1 for _ in AXES[1:])),
+        devices,
+        allow_split_physical_axes=True,
     )
+    return jax.sharding.Mesh(grid, AXES, axis_types=auto)
 
 
 def path_of(key_path: Any) -> str:

@@ -50,6 +50,23 @@ def test_mesh_that_does_not_fit_is_refused(config, message):
         make_mesh(config)
 
 
+class Gpu:
+    """A device of a host with four, as jax describes it; hosts count as slices."""
+
+    platform, device_kind = "gpu", "NVIDIA H200"
+
+    def __init__(self, number):
+        self.id, self.slice_index = number, number // 4
+
+
+def test_hosts_with_gpus_share_a_mesh():
+    # In the order in which processes came, which is not that of the hosts.
+    mesh = make_mesh(MeshConfig(fsdp=8), [*map(Gpu, (4, 5, 6, 7, 0, 1, 2, 3))])
+    assert [device.id for device in mesh.devices.flat] == [*range(8)]
+    mesh = make_mesh(MeshConfig(fsdp=4), [*map(Gpu, range(8))])
+    assert [{x.slice_index for x in row.flat} for row in mesh.devices] == [{0}, {1}]
+
+
 def mlp_kernel(part):
     return f"params/encoder/{part}mlp/wi/kernel"
 

@@ -81,9 +81,14 @@ def test_a_missing_libtpu_is_told_with_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, wanted", [("v5e:1x1", {"chips_per_host_bounds": (1, 1, 1)}), ("v5e:2x2", {})]
+    "name, wanted",
+    [
+        ("v5e:1x1", {"num_slices": 1, "chips_per_host_bounds": (1, 1, 1)}),
+        ("v5e:2x2", {"num_slices": 1}),
+        ("v5e:2x2*3", {"num_slices": 3}),
+    ],
 )
-def test_a_single_chip_is_the_whole_of_its_host(name, wanted, lock, monkeypatch):
+def test_libtpu_is_asked_for_slices_of_whole_hosts(name, wanted, lock, monkeypatch):
     asked = []
 
     def described(name, platform, **options):
@@ -93,7 +98,7 @@ def test_a_single_chip_is_the_whole_of_its_host(name, wanted, lock, monkeypatch)
     monkeypatch.setitem(sys.modules, "libtpu", types.ModuleType("libtpu"))
     monkeypatch.setattr(topology.topologies, "get_topology_desc", described)
     assert topology.devices(name) == ["a chip"]
-    assert asked == [(name, "tpu", wanted)]
+    assert asked == [(name.partition("*")[0], "tpu", wanted)]
 
 
 def test_a_lock_that_nobody_holds_is_free(lock):
@@ -170,6 +175,14 @@ def test_meshes_that_fit_are_named():
     assert dict(mesh.shape) == {"data": 4, "fsdp": 2, "tensor": 1, "sequence": 1}
 
 
+def run(code):
+    """In a process of its own, whose jax is to compile for TPUs."""
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    got = subprocess.run(argv, capture_output=True, text=True, timeout=limits.SECS)
+    assert got.returncode == 0, got.stderr[-2000:]
+    return got.stdout
+
+
 @pytest.mark.tpu_aot
 def test_chips_are_those_of_the_data_sheets():
     """Kinds, counts, and the memory that the compiler itself says there is."""
@@ -195,7 +208,41 @@ def test_chips_are_those_of_the_data_sheets():
     assert jax.devices()[0].platform == "cpu"
     assert not hardware.is_absent(jax.devices()[0])
     """
-    argv = [sys.executable, "-c", textwrap.dedent(code)]
-    got = subprocess.run(argv, capture_output=True, text=True, timeout=limits.SECS)
-    assert got.returncode == 0, got.stderr[-2000:]
-    assert "v5e:4x4 TPU v5 lite 15.75" in got.stdout
+    assert "v5e:4x4 TPU v5 lite 15.75" in run(code)
+
+
+@pytest.mark.tpu_aot
+def test_slices_have_rows_of_data_of_their_own():
+    """Weights are gathered within a slice, also where the axes are split over chips."""
+    code = """
+    import jax, re
+    from jax.sharding import NamedSharding
+    from etc_jax.sharding import MeshConfig
+    from etc_jax.training.preflight import topology
+
+    P = jax.P
+    chips = topology.devices("v5e:2x2*2")
+    for config, rows in ((MeshConfig(fsdp=4), 2), (MeshConfig(fsdp=2, tensor=2), 2)):
+        mesh = topology.mesh_over(config, chips)
+        assert mesh.shape["data"] == rows
+        assert [{x.slice_index for x in row.flat} for row in mesh.devices] == [{0}, {1}]
+    weights = NamedSharding(mesh, P("fsdp"))
+    w = jax.ShapeDtypeStruct((512, 256), "float32", sharding=weights)
+    rows = NamedSharding(mesh, P(("data", "fsdp")))
+    x = jax.ShapeDtypeStruct((64, 512), "float32", sharding=rows)
+    step = jax.jit(
+        lambda w, x: w - jax.grad(lambda w: ((x @ w) ** 2).sum())(w),
+        out_shardings=weights,
+    )
+    text = step.lower(w, x).compile().as_text()
+    groups = re.findall(r"all-gather.*replica_groups=\\{\\{([0-9,]+)\\}", text)
+    # Numbers below 4 are chips of one slice.
+    assert groups and all(int(x) < 4 for x in ",".join(groups).split(",")), groups
+    try:
+        topology.mesh_over(MeshConfig(fsdp=8), chips)
+    except ValueError as error:
+        assert "expected a multiple of the 2 slices" in str(error), error
+    else:
+        raise AssertionError
+    """
+    run(code)

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import jax
 from jax.experimental import topologies
@@ -35,7 +36,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu7x": ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8"),
     }
 )
-_NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+)+)")
+_NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+)+)(?:\*([1-9]\d*))?")
 
 # libtpu takes a lock on this file, whether it is to use a TPU or only to compile.
 LOCK_FILE = pathlib.Path("/tmp/libtpu_lockfile")
@@ -79,7 +80,8 @@ def devices(name: str) -> list[jax.Device]:
     libtpu is waited for, up to `WAIT_SECS`.
 
     Args:
-      name: kind and size in chips, such as v5e:4x4 or v5p:2x2x2.
+      name: kind and size in chips, such as v5e:4x4 or v5p:2x2x2; v5e:4x4*2 are two
+        such slices.
 
     Raises:
       UserError: if there is no such topology, libtpu is not installed, or another
@@ -88,12 +90,16 @@ def devices(name: str) -> list[jax.Device]:
     check_name(name)
     _require_libtpu()
     jax.config.update("jax_platforms", "cpu")
-    one_chip = all(int(x) == 1 for x in name.partition(":")[2].split("x"))
-    options = {"chips_per_host_bounds": (1, 1, 1)} if one_chip else {}
+    kind, size, slices = _NAME.fullmatch(name).groups(default="1")
+    options: dict[str, Any] = {"num_slices": int(slices)}
+    if all(int(x) == 1 for x in size.split("x")):
+        options["chips_per_host_bounds"] = (1, 1, 1)
     with _environment():
         _wait_for_lock()
         try:
-            topology = topologies.get_topology_desc(name, platform="tpu", **options)
+            topology = topologies.get_topology_desc(
+                f"{kind}:{size}", platform="tpu", **options
+            )
         except jax.errors.JaxRuntimeError as error:
             raise UserError(_refused(name, str(error))) from error
     return list(topology.devices)

@@ -1,0 +1,73 @@
+"""What a job would take; that its step is compiled is dry_run's own test."""
+
+import jax
+import pytest
+
+from etc_jax.cli import train
+from etc_jax.launch import __main__ as launch, preflight
+from etc_jax.papers import cost
+from etc_jax.training.errors import UserError
+
+TRAIN = ["--", "train", "--config=quickstart", "--workdir=gs://b/run"]
+QUEUED = ["queued", "preflight", "--name=a", "--zone=z"]
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The topologies that steps are compiled for; one of them is too small."""
+    topologies = []
+
+    def dry_run(config, topology):
+        topologies.append(topology)
+        if topology == "v5e:1x1":
+            raise UserError("the step needs more; what helps: fewer rows")
+        return "it fits"
+
+    monkeypatch.setattr(preflight, "dry_run", dry_run)
+    return topologies
+
+
+def test_hours_and_money_are_those_of_the_flops(compiled, capsys):
+    flags = ["--hardware=v5e:4x4", "--slices=2", "--efficiency=0.2", "--price=3"]
+    assert launch.main([*QUEUED, *flags, *TRAIN]) == 0
+    flops = cost.cost_of(train.config_of(TRAIN[2:])).flops
+    hours = flops / (32 * 197e12 * 0.2) / 3600
+    text = capsys.readouterr().out
+    assert "Job a: 32 chips TPU v5e on 8 hosts; 350 steps" in text
+    assert (
+        f"  {hours:,.3g} hours ({hours / 24:,.3g} days), {hours * 32:,.3g} of" in text
+    )
+    assert f"  {hours * 32 * 3:,.3g} at 3 an hour of a chip" in text
+    assert text.endswith("\n\nit fits\n") and compiled == ["v5e:4x4*2"]
+    assert jax.config.jax_platforms == "cpu"
+
+
+def test_a_step_that_does_not_fit_is_refused_with_what_helps(compiled, capsys):
+    assert launch.main([*QUEUED, "--hardware=v5e:1x1", *TRAIN]) == 2
+    assert "what helps: fewer rows" in capsys.readouterr().err
+
+
+def test_of_what_cannot_be_compiled_for_no_memory_is_told(compiled, capsys):
+    argv = ["slurm", "preflight", "--name=a", "--hardware=h100:8", *TRAIN]
+    assert launch.main(argv) == 0
+    assert (
+        "Memory: not known before it runs, for NVIDIA H100" in capsys.readouterr().out
+    )
+    assert not compiled
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--efficiency=0", *TRAIN], "--efficiency is 0.0; expected above 0"),
+        (["--price=-1", *TRAIN], "--price is -1.0; expected a number above 0"),
+        (["--", "evaluate", "x"], "preflight is of a training command; evaluate was"),
+        ([*TRAIN, "--config.train.num_steps=-1"], "train.num_steps"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_compiled(
+    argv, message, compiled, capsys
+):
+    assert launch.main([*QUEUED, "--hardware=v5e:4x4", *argv]) == 2
+    assert message in capsys.readouterr().err
+    assert not compiled
