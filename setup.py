@@ -57,6 +57,9 @@ EXTRAS = {
         "transformers>=5.0",
         WANDB,
         "gcp-storage-emulator>=2026.7",
+        # Schemas of what `etc-jax launch` makes.
+        "kubernetes-validate>=1.37",
+        "kubeflow-trainer-api>=2.3",
     ],
     "tpu_aot": ["jax[tpu]"],  # brings the libtpu that fits this jax
     "cuda": ["jax[cuda13]"],

@@ -76,7 +76,8 @@ def script(job: Job, requirement: str) -> str:
         environ="".join(
             f"Environment={_quoted(f'{k}={v}')}\n" for k, v in environ.items()
         ),
-        command=" ".join(map(_quoted, job.argv)),
+        # Only of a command are variables ($) replaced.
+        command=" ".join(_quoted(x.replace("$", "$$")) for x in job.argv),
         final=" ".join(map(str, FINAL_CODES)),
         pause=_PAUSE_SECS,
         grace=GRACE_SECS,
@@ -92,8 +93,8 @@ def script(job: Job, requirement: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """As systemd reads it, which has specifiers (%) and variables ($) of its own."""
-    for char, instead in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+    """As systemd reads it, which has specifiers (%) of its own."""
+    for char, instead in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
         word = word.replace(char, instead)
     return f'"{word}"' if not word or set(word) & set(" \t'\"\\;") else word
 

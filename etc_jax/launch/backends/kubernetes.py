@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 from typing import Any
 
@@ -21,6 +22,27 @@ _PORT = 8476  # where processes with GPUs meet
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _KEPT_SECS = 12 * 3600  # after the end
+# Words that kubectl reads as numbers or as yes and no, where PyYAML does not: 1e-4, y.
+_OTHER_THAN_TEXT = re.compile(r"[-+]?\.?\d.*|[yYnN]", re.DOTALL)
+# Sizes that XPK has no name for.
+_NOT_IN_XPK = ("v5e:1x1", "v5e:2x2")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML whose texts are texts for kubectl too."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "'" if _OTHER_THAN_TEXT.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _literal(text: str) -> str:
+    """Text of a container, where $(NAME) would be replaced and $$ be $."""
+    return text.replace("$", "$$")
 
 
 class _Kubernetes(backend.Backend):
@@ -101,7 +123,8 @@ class Jobset(_Kubernetes):
 
     def files(self) -> dict[str, str]:
         """The manifest."""
-        return {_MANIFEST: yaml.safe_dump(self.manifest(), sort_keys=False)}
+        text = yaml.dump(self.manifest(), Dumper=_Dumper, sort_keys=False)
+        return {_MANIFEST: text}
 
     def start(self) -> list[Step]:
         """Hands the manifest in."""
@@ -198,7 +221,7 @@ class Jobset(_Kubernetes):
                 {
                     "name": _CONTAINER,
                     "image": self.args.image,
-                    "command": self.job.argv,
+                    "command": [_literal(word) for word in self.job.argv],
                     "env": self._environ(),
                     "resources": {"limits": {resource: slice_.chips_per_host}},
                     # libtpu locks pages of memory, and asks for devices.
@@ -217,7 +240,7 @@ class Jobset(_Kubernetes):
     def _environ(self) -> list[dict[str, Any]]:
         environ = {"PYTHONUNBUFFERED": "1", **self.job.environ}
         variables: list[dict[str, Any]] = [
-            {"name": name, "value": value} for name, value in environ.items()
+            {"name": name, "value": _literal(value)} for name, value in environ.items()
         ]
         if self.job.slice.is_tpu:
             return variables  # GKE says to TPU programs where they meet
@@ -248,13 +271,26 @@ class Xpk(_Kubernetes):
     def problems(self) -> list[str]:
         """What is wrong with the job here, or with flags."""
         flags = [name for name in ("cluster", "zone") if not getattr(self.args, name)]
-        return super().problems() + [f"--{name} is needed" for name in flags]
+        wrong = super().problems() + [f"--{name} is needed" for name in flags]
+        if self.job.slice.name in _NOT_IN_XPK:
+            wrong.append(
+                f"--hardware={self.job.slice.name} has no name in XPK, whose smallest "
+                "of the kind is v5e:2x4; launch it by jobset"
+            )
+        for name, value in self.job.environ.items():
+            if set(value) & set('"\\'):  # XPK puts it between quotes as it is
+                wrong.append(
+                    f'--env is {name}={value}; XPK takes no " and no \\ in a value'
+                )
+        return wrong
 
     def _xpk(self, *words: str) -> Argv:
         project = self.args.project and f"--project={self.args.project}"
         return [
             *("xpk", "workload", *words, f"--cluster={self.args.cluster}"),
             *filter(None, (f"--zone={self.args.zone}", project)),
+            # By itself it takes that which kubectl was set to last.
+            f"--namespace={self.args.namespace}",
         ]
 
     def start(self) -> list[Step]:
@@ -267,7 +303,7 @@ class Xpk(_Kubernetes):
             f"--num-slices={job.slices}",
             f"--docker-image={self.args.image}",
             # A shell reads it there.
-            f"--command={shlex.join(job.argv)}",
+            f"--command={_literal(shlex.join(job.argv))}",
             f"--max-restarts={job.restarts}",
             # By itself it restarts after 42 and 127 to 255 alone.
             f"--restart-on-exit-codes={CRASHED},{PREEMPTED}",
@@ -276,7 +312,7 @@ class Xpk(_Kubernetes):
         if self.args.priority:
             options.append(f"--priority={self.args.priority}")
         for name, value in {"PYTHONUNBUFFERED": "1", **job.environ}.items():
-            options += ["--env", f"{name}={value}"]
+            options += ["--env", f"{name}={_literal(value)}"]
         argv = self._xpk("create", f"--workload={job.name}")
         return [Step("the workload", [*argv, *options])]
 
