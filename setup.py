@@ -9,6 +9,7 @@ CORE = [
     "orbax-checkpoint>=0.12,<0.13",  # the v0 manager API is what etc_jax wraps
     "etils>=1.9",  # epath, the paths that orbax speaks
     "ml_collections>=1.1",
+    "pyyaml>=6.0",  # manifests of launch
     "absl-py>=2.1",
     "numpy>=2.0",
     "scipy>=1.13",

@@ -92,22 +92,23 @@ class _Gcloud(backend.Backend):
         """Copies the script to machines that are there, and runs it on all of them."""
         steps = []
         for name in self._slices():
-            to = f"{name}:{_REMOTE}"
-            copy = ("scp", self.path(_SCRIPT), to, "--worker=all")
-            command = f"--command=sudo bash {_REMOTE} {machine_script.AGAIN}"
+            copied = self.path(_SCRIPT), f"{name}:{_REMOTE}"
+            again = f"sudo bash {_REMOTE} {machine_script.AGAIN}"
             steps += [
-                Step("the script, to all machines", self._gcloud(*copy, group=_VM)),
-                Step(
-                    "the job",
-                    self._gcloud("ssh", name, "--worker=all", command, group=_VM),
-                ),
+                Step("the script, to all machines", self._vm("scp", *copied, "all")),
+                Step("the job", self._vm("ssh", name, f"--command={again}", "all")),
             ]
         return steps
 
+    def _vm(self, verb: str, *words: str) -> Argv:
+        """A command on machines of a slice, of which the last word says which."""
+        *words, worker = words
+        # Quiet: to make a key, the first time, it would ask.
+        return self._gcloud(verb, *words, f"--worker={worker}", "--quiet", group=_VM)
+
     def _ask_first(self, command: str) -> Argv:
         """A command on the first machine of the first slice."""
-        words = ("ssh", self._slices()[0], "--worker=0", f"--command={command}")
-        return self._gcloud(*words, group=_VM)
+        return self._vm("ssh", self._slices()[0], f"--command={command}", "0")
 
     def _describe(self) -> Argv:
         return self._gcloud("describe", self.job.name, f"--format=value({self.field})")
