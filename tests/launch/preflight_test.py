@@ -1,12 +1,15 @@
 """What a job would take; that its step is compiled is dry_run's own test."""
 
 import jax
+import numpy as np
 import pytest
+from etils import epath
 
 from etc_jax.cli import train
 from etc_jax.launch import __main__ as launch, preflight
 from etc_jax.papers import cost
 from etc_jax.training.errors import UserError
+from etc_jax.training.preflight import plan
 
 TRAIN = ["--", "train", "--config=quickstart", "--workdir=gs://b/run"]
 QUEUED = ["queued", "preflight", "--name=a", "--zone=z"]
@@ -18,6 +21,7 @@ def compiled(monkeypatch):
     topologies = []
 
     def dry_run(config, topology):
+        assert not list(config.data.missing())
         topologies.append(topology)
         if topology == "v5e:1x1":
             raise UserError("the step needs more; what helps: fewer rows")
@@ -40,6 +44,25 @@ def test_hours_and_money_are_those_of_the_flops(compiled, capsys):
     assert f"  {hours * 32 * 3:,.3g} at 3 an hour of a chip" in text
     assert text.endswith("\n\nit fits\n") and compiled == ["v5e:4x4*2"]
     assert jax.config.jax_platforms == "cpu"
+
+
+@pytest.mark.parametrize("config", ["etc_base_pretrain", "reformer_enwik8"])
+def test_text_and_bytes_need_not_be_here(config, monkeypatch, capsys):
+    """Their batches are those of invented ones, as long as the config's."""
+
+    def dry_run(config, topology):
+        job = plan.make_job(config, epath.Path(config.data.paths[0]).parent)
+        batch = next(job.eval_batches(np.arange(1)))
+        return (
+            f"{job.tokens_per_step} {max(x.shape[-1] for x in jax.tree.leaves(batch))}"
+        )
+
+    monkeypatch.setattr(preflight, "dry_run", dry_run)
+    flags = ["--hardware=v5e:4x4", "--", "train", f"--config={config}"]
+    flags += ["--workdir=gs://b/run", "--config.data.paths=('gs://b/absent',)"]
+    assert launch.main([*QUEUED, *flags, "--config.train.batch_size=8"]) == 0
+    length = {"etc_base_pretrain": 4096, "reformer_enwik8": 65536}[config]
+    assert capsys.readouterr().out.endswith(f"\n\n{8 * length} {length}\n")
 
 
 def test_a_step_that_does_not_fit_is_refused_with_what_helps(compiled, capsys):
