@@ -71,7 +71,8 @@ def _values(text: str) -> list[Any]:
         return text.split(",")
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The flags of the command, for `planned`."""
     parser = command_line.ArgumentParser(_PROG, __doc__)
     parser.add_config_flag()
     add = parser.add_argument
@@ -213,13 +214,18 @@ def _short(text: str) -> str:
     return f"{plain[-_LONGEST + 7 :]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def _chosen(runs: Sequence[SweepRun], only: str) -> list[SweepRun]:
-    names, chosen = [run.name for run in runs], set()
+def chosen(runs: Sequence[SweepRun], only: str) -> list[SweepRun]:
+    """The runs that --only names.
+
+    Raises:
+      UserError: if one of its names is of none.
+    """
+    names, wanted = [run.name for run in runs], set()
     for pattern in only.split(","):
         if not (matching := fnmatch.filter(names, pattern)):
             raise UserError(f"--only: no run {pattern!r}; {suggestion(pattern, names)}")
-        chosen.update(matching)
-    return [run for run in runs if run.name in chosen]
+        wanted.update(matching)
+    return [run for run in runs if run.name in wanted]
 
 
 # --- to train them --------------------------------------------------------------------
@@ -234,14 +240,14 @@ def sweep(args: argparse.Namespace) -> int:
     # This process reads configs and folders: the devices are those of the runs.
     jax.config.update("jax_platforms", "cpu")
     runs = planned(args)
-    chosen = _chosen(runs, args.only)
+    trained = chosen(runs, args.only)
     if args.plan:
-        for run in chosen:
+        for run in trained:
             say(f"{run.name}: {run.row()['state']}\n  {run.command}")
         return DONE
     failures: dict[str, str] = {}
-    for number, run in enumerate(chosen, 1):
-        which = f"{_PROG}: run {number} of {len(chosen)}, {run.name}"
+    for number, run in enumerate(trained, 1):
+        which = f"{_PROG}: run {number} of {len(trained)}, {run.name}"
         if run.row()["state"] == FINISHED:
             say(f"{which}: finished already", sys.stderr)
             continue
@@ -299,7 +305,7 @@ def _trained(run: SweepRun) -> tuple[int, str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns the exit code."""
-    args = _parse(argv)
+    args = parse(argv)
     return command_line.run(_PROG, lambda: sweep(args))
 
 

@@ -13,8 +13,9 @@
     etc-jax launch BACKEND --help        its flags
 
 COMMAND is what stands after etc-jax elsewhere, such as train --config=etc_base_pretrain
---workdir=gs://BUCKET/run; all hosts run it together. The same flags are given to each
-action: nothing but --name is remembered. Files that commands name are in --folder.
+--workdir=gs://BUCKET/run; all hosts run it together. Of sweep each run that is not
+finished is a job of its own, and babysit writes the table. The same flags are given to
+each action: nothing but --name is remembered. Files that commands name are in --folder.
 
 Whatever runs it starts the job again after a crash, a preemption (17), and the loss of
 a machine, up to --restarts times, and not after 0, 2, 3 and 4: then the same command
@@ -25,30 +26,32 @@ be started, or was lost too often; 2: something given is wrong.
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from etc_jax.base import local_paths
 from etc_jax.base.suggestions import suggestion
 from etc_jax.base.terminal import say
 from etc_jax.base.whole_files import write_whole
 from etc_jax.cli import command_line
-from etc_jax.launch import babysit, backend, local, preflight, slices
+from etc_jax.launch import babysit, backend, local, preflight, slices, sweep
 from etc_jax.launch.backend import Backend, Recipe
-from etc_jax.launch.job import Argv, Job
+from etc_jax.launch.job import Argv, Job, Step
 from etc_jax.training.errors import CRASHED, DONE, USER_ERROR, UserError
 
 _PROG = "etc-jax launch"
-_PLAN, _PREFLIGHT = "plan", "preflight"
+_PLAN, _PREFLIGHT, _BABYSIT = "plan", "preflight", "babysit"
 _LOCAL = "local"
 
 
 def _parser(name: str, recipe: type[Recipe]) -> argparse.ArgumentParser:
     parser = command_line.ArgumentParser(f"{_PROG} {name}", f"{recipe.__doc__}")
     add = parser.add_argument
-    actions = [_PLAN, _PREFLIGHT, *(_ACTIONS if issubclass(recipe, Backend) else ())]
+    actions = [_PLAN, _PREFLIGHT]
+    actions += [_BABYSIT, *_ACTIONS] if issubclass(recipe, Backend) else []
     add("action", nargs="?", choices=actions, default=_PLAN, help="default: plan")
     add("--name", type=str, default="", help="of the job and its machines")
     add(
@@ -125,43 +128,45 @@ def recipe_of(name: str, argv: Sequence[str]) -> tuple[Recipe, argparse.Namespac
     return planned, args
 
 
-def _plan(recipe: Recipe) -> int:
-    for name, text in recipe.files().items():
-        say(f"# {recipe.path(name)}\n{textwrap.indent(text, '    ')}")
-    for step in recipe.start():
-        say(f"{step}\n")
-    if isinstance(recipe, Backend):
+def _recipes(recipe: Recipe) -> tuple[list[Recipe], sweep.Sweep | None]:
+    """That of the job, or of each run of a sweep that is not finished."""
+    if recipe.job.command[:1] != (sweep.COMMAND,):
+        return [recipe], None
+    runs = sweep.Sweep(recipe.job)
+    recipes = [
+        type(recipe)(job, recipe.args, recipe.folder / job.name) for job in runs.jobs
+    ]
+    # Names are longer than that which was checked.
+    if wrong := [problem for job in runs.jobs for problem in job.problems()]:
+        raise UserError(wrong[0])
+    return recipes, runs
+
+
+def _plan(recipes: Sequence[Recipe]) -> int:
+    for recipe in recipes:
+        for name, text in recipe.files().items():
+            say(f"# {recipe.path(name)}\n{textwrap.indent(text, '    ')}")
+        for step in recipe.start():
+            say(f"{step}\n")
+    if any(isinstance(recipe, Backend) for recipe in recipes):
         say("# nothing was started; the same with the word run does it")
     return DONE
 
 
-def _write_files(recipe: Recipe) -> None:
-    for name, text in recipe.files().items():
-        path = pathlib.Path(recipe.path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text)
+def _write_files(recipes: Sequence[Recipe]) -> None:
+    for recipe in recipes:
+        for name, text in recipe.files().items():
+            path = pathlib.Path(recipe.path(name))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
 
 
-def _run(backend_: Backend, args: argparse.Namespace) -> int:
-    _write_files(backend_)
-    babysit.start(backend_)
+def _give(steps: Iterable[Step]) -> int:
+    babysit.give(list(steps))
     return DONE
 
 
-def _rerun(backend_: Backend, args: argparse.Namespace) -> int:
-    _write_files(backend_)
-    for step in backend_.rerun():
-        say(f"launch: {step.what}")
-        backend.checked_answer(babysit.run(step.argv), step.argv)
-    return DONE
-
-
-def _babysit(backend_: Backend, args: argparse.Namespace) -> int:
-    _write_files(backend_)
-    return babysit.babysit(backend_, poll_secs=args.poll_secs)
-
-
-def _shown(backend_: Backend, commands: list[Argv]) -> int:
+def _shown(commands: Iterable[Argv]) -> int:
     """Gives commands, and shows what they print."""
     for argv in commands:
         answer = babysit.run(argv)
@@ -173,27 +178,42 @@ def _shown(backend_: Backend, commands: list[Argv]) -> int:
     return DONE
 
 
-_ACTIONS: dict[str, Callable[[Backend, argparse.Namespace], int]] = {
-    "run": _run,
-    "babysit": _babysit,
-    "status": lambda backend_, args: _shown(backend_, backend_.status()),
-    "logs": lambda backend_, args: _shown(backend_, backend_.logs()),
-    "rerun": _rerun,
-    "stop": lambda backend_, args: _shown(backend_, backend_.stop()),
+_chain = itertools.chain.from_iterable
+_ACTIONS: dict[str, Callable[[Sequence[Backend]], int]] = {
+    "run": lambda jobs: _give(_chain(job.start() for job in jobs)),
+    "status": lambda jobs: _shown(_chain(job.status() for job in jobs)),
+    "logs": lambda jobs: _shown(_chain(job.logs() for job in jobs)),
+    "rerun": lambda jobs: _give(_chain(job.rerun() for job in jobs)),
+    "stop": lambda jobs: _shown(_chain(job.stop() for job in jobs)),
 }
+
+
+def _babysit(jobs: Sequence[Backend], runs: sweep.Sweep | None, secs: float) -> int:
+    if runs is None:
+        return babysit.babysit(jobs, poll_secs=secs)[0]
+    codes = babysit.babysit(jobs, poll_secs=secs, ended_fn=runs.ended) if jobs else []
+    say(runs.write())
+    return CRASHED if any(codes) else DONE
 
 
 def _launch(name: str, argv: Sequence[str]) -> int:
     recipe, args = recipe_of(name, argv)
-    if args.action == _PLAN:
-        return _plan(recipe)
     if args.action == _PREFLIGHT:
         rates = preflight.Rates(args.efficiency, args.price)
         if problems := list(rates.problems()):
             raise UserError("\n".join(problems))
         say(preflight.report(recipe.job, rates))
         return DONE
-    return _ACTIONS[args.action](recipe, args)
+    recipes, runs = _recipes(recipe)
+    if runs is not None:
+        runs.tell()
+    if args.action == _PLAN:
+        return _plan(recipes)
+    if args.action in (_BABYSIT, "run", "rerun"):
+        _write_files(recipes)
+    if args.action == _BABYSIT:
+        return _babysit(recipes, runs, args.poll_secs)
+    return _ACTIONS[args.action](recipes)
 
 
 def help_text() -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from etc_jax.base.terminal import say
 from etc_jax.launch import backend
 from etc_jax.launch.backend import Answer, Backend, LaunchError, Phase, State
-from etc_jax.launch.job import FINAL_CODES, Argv
+from etc_jax.launch.job import FINAL_CODES, Argv, Step
 from etc_jax.training.errors import CRASHED, DONE
 
 POLL_SECS = 60.0
@@ -33,83 +35,138 @@ def run(argv: Argv, **options: Any) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def start(backend_: Backend, run_fn: Callable[[Argv], Answer] = run) -> None:
-    """Gives the commands that start a job.
+def give(steps: Sequence[Step], run_fn: Callable[[Argv], Answer] = run) -> None:
+    """Gives commands, one after the other.
 
     Raises:
       LaunchError: if one of them fails.
     """
-    for step in backend_.start():
+    for step in steps:
         say(f"launch: {step.what}")
         backend.checked_answer(run_fn(step.argv), step.argv)
 
 
+class Watch:
+    """One job, which is started where it is not, and again where it was lost.
+
+    One that had failed before the first look is run anew.
+
+    Attributes:
+      backend: with the job.
+
+    Args:
+      backend_: see there.
+      run_fn: runs a program.
+      clock_fn: gives seconds.
+    """
+
+    def __init__(
+        self,
+        backend_: Backend,
+        run_fn: Callable[[Argv], Answer],
+        clock_fn: Callable[[], float],
+    ):
+        self.backend = backend_
+        self._run, self._clock = run_fn, clock_fn
+        self._losses = self._silences = 0
+        self._pause, self._next_start, self._shown = 0.0, -math.inf, ""
+        self._has_looked = False
+
+    def look(self) -> int | None:
+        """Looks once, and starts the job if it is time to; its exit code at its end.
+
+        Raises:
+          LaunchError: if it could not be asked for many times in a row, or was lost, or
+            could not be started, more often than it may be.
+        """
+        state = self._state()
+        if str(state) != self._shown:
+            self._shown = str(state)
+            say(f"launch: {self.backend.job.name} {state}")
+        is_first, self._has_looked = not self._has_looked, True
+        if state.phase is Phase.ENDED and not (is_first and state.code):
+            return _ended(state)
+        if state.phase is Phase.ENDED:
+            self._start(self.backend.rerun())
+        if state.phase is Phase.LOST:
+            self._count_loss()
+            for argv in self.backend.stop():
+                self._run(argv)  # what is gone already cannot be deleted
+        is_absent = state.phase in (Phase.ABSENT, Phase.LOST)
+        if is_absent and self._clock() >= self._next_start:
+            self._start(self.backend.start())
+        return None
+
+    def _state(self) -> State:
+        try:
+            state = self.backend.state(self._run)
+        except LaunchError as error:
+            self._silences += 1
+            if self._silences == _MOST_SILENCES:
+                raise
+            return State(Phase.WAITING, f"no answer: {error}")
+        self._silences = 0
+        return state
+
+    def _start(self, steps: Sequence[Step]) -> None:
+        if self._clock() - self._next_start > _LONGEST_SECS:  # it ran for long
+            self._pause = 0.0
+        self._pause = min(max(2 * self._pause, _SHORTEST_SECS), _LONGEST_SECS)
+        self._next_start = self._clock() + self._pause
+        try:
+            give(steps, self._run)
+        except LaunchError as error:
+            self._count_loss()
+            say(f"launch: {error}; once more in {self._pause:.0f} s")
+
+    def _count_loss(self) -> None:
+        self._losses += 1
+        restarts = self.backend.job.restarts
+        if self._losses > restarts:
+            raise LaunchError(
+                f"{self.backend.job.name} was lost, or could not be started, "
+                f"{self._losses} times; --restarts is {restarts}"
+            )
+
+
 def babysit(
-    backend_: Backend,
+    backends: Sequence[Backend],
     *,
     run_fn: Callable[[Argv], Answer] = run,
     sleep_fn: Callable[[float], None] = time.sleep,
     clock_fn: Callable[[], float] = time.monotonic,
     poll_secs: float = POLL_SECS,
-) -> int:
-    """Watches a job until it ends, and starts it when it is not there.
+    ended_fn: Callable[[Backend, int | LaunchError], None] = lambda backend, end: None,
+) -> list[int]:
+    """Watches jobs until all have ended, and starts them where they are not.
 
     Args:
-      backend_: with the job.
+      backends: each with a job.
       run_fn: runs a program.
       sleep_fn: waits, in seconds.
       clock_fn: gives seconds.
       poll_secs: between two looks.
+      ended_fn: is told of each end: an exit code, or why the job was given up.
 
     Returns:
-      The exit code of the job.
-
-    Raises:
-      LaunchError: if the job could not be started or asked for many times in a row, or
-        was lost more often than it may be.
+      The exit code of each job, 1 of one that was given up.
     """
-    losses, pause, began, shown, silences = 0, 0.0, clock_fn(), "", 0
+    watches = {i: Watch(x, run_fn, clock_fn) for i, x in enumerate(backends)}
+    codes: dict[int, int] = {}
     while True:
-        try:
-            state = backend_.state(run_fn)
-            silences = 0
-        except LaunchError as error:
-            silences += 1
-            if silences == _MOST_SILENCES:
-                raise
-            state = State(Phase.WAITING, f"no answer: {error}")
-        if str(state) != shown:
-            shown = str(state)
-            say(f"launch: {backend_.job.name} {shown}")
-        if state.phase is Phase.ENDED:
-            return _ended(state)
-        if state.phase in (Phase.ABSENT, Phase.LOST):
-            if state.phase is Phase.LOST:
-                losses += 1
-                _check_losses(losses, backend_.job.restarts)
-                for argv in backend_.stop():
-                    run_fn(argv)  # what is gone already cannot be deleted
-            if clock_fn() - began > _LONGEST_SECS:
-                pause = 0.0
-            sleep_fn(pause)
-            pause = min(max(2 * pause, _SHORTEST_SECS), _LONGEST_SECS)
-            began = clock_fn()
+        for number, watch in list(watches.items()):
             try:
-                start(backend_, run_fn)
+                end = watch.look()
             except LaunchError as error:
-                losses += 1
-                _check_losses(losses, backend_.job.restarts)
-                say(f"launch: {error}; once more in {pause:.0f} s")
-                continue
+                say(f"launch: {error}", sys.stderr)
+                end = error
+            if end is not None:
+                ended_fn(watch.backend, end)
+                codes[number] = end if isinstance(end, int) else end.exit_code
+                del watches[number]
+        if not watches:
+            return [codes[number] for number in range(len(backends))]
         sleep_fn(poll_secs)
-
-
-def _check_losses(losses: int, restarts: int) -> None:
-    if losses > restarts:
-        raise LaunchError(
-            f"the job was lost, or could not be started, {losses} times; --restarts is "
-            f"{restarts}"
-        )
 
 
 def _ended(state: State) -> int:

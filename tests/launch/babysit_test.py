@@ -7,7 +7,7 @@ import fake_cloud
 import pytest
 
 from etc_jax.launch import __main__ as launch, babysit
-from etc_jax.launch.backend import LaunchError, Phase
+from etc_jax.launch.backend import Phase
 
 GOOGLE = ["--name=job", "--hardware=v5e:4x4", "--zone=z"]
 TRAIN = ["--", "train", "--config=x", "--workdir=gs://b/run"]
@@ -72,9 +72,10 @@ def cloud(tmp_path, monkeypatch):
 
 
 def watch(backend_, clock):
-    return babysit.babysit(
-        backend_, sleep_fn=clock.sleep, clock_fn=lambda: clock.now, poll_secs=1.0
+    (code,) = babysit.babysit(
+        [backend_], sleep_fn=clock.sleep, clock_fn=lambda: clock.now, poll_secs=1.0
     )
+    return code
 
 
 def verbs(folder):
@@ -100,7 +101,7 @@ def test_a_job_whose_slices_are_taken_away_three_times_ends(
     assert watch(backend_, clock) == 0
     assert verbs(tmp_path) == ["create", *["delete", "create"] * 3]
     # The machines were asked for at once, and then after longer and longer pauses.
-    assert [x for x in clock.pauses if x != 1.0] == [0.0, 30.0, 60.0, 120.0]
+    assert 30 + 60 + 120 < clock.now < 30 + 60 + 120 + 20
     text = capsys.readouterr().out
     assert text.count(f"job {Phase.LOST.value}") == 3
     assert text.rstrip().endswith("job ended (inactive), exit code 0")
@@ -138,19 +139,19 @@ def test_what_would_end_in_the_same_way_is_left_alone(name, code, cloud, tmp_pat
 )
 def test_a_service_is_understood(answer, phase, code, cloud):
     backend_ = cloud("tpu_vm", [["READY", answer]])
-    babysit.start(backend_)
+    babysit.give(backend_.start())
     state = backend_.state(babysit.run)
     assert (state.phase, state.code) == (phase, code)
 
 
-def test_a_job_is_lost_as_often_as_it_may_be(cloud, tmp_path):
+def test_a_job_is_lost_as_often_as_it_may_be(cloud, tmp_path, capsys):
     backend_ = cloud("queued", *[[["FAILED", ""]]] * 9, more=["--restarts=2"])
-    with pytest.raises(LaunchError, match="3 times; --restarts is 2"):
-        watch(backend_, Clock())
+    assert watch(backend_, Clock()) == 1
+    assert "job was lost, or could not be started, 3 times" in capsys.readouterr().err
     assert verbs(tmp_path).count("create") == 3
 
 
-def test_a_back_end_that_stops_answering_is_given_up(cloud, tmp_path):
+def test_a_back_end_that_stops_answering_is_given_up(cloud, tmp_path, capsys):
     backend_, clock = cloud("queued", [["ACTIVE", GOES]]), Clock()
     answers = []
 
@@ -160,8 +161,8 @@ def test_a_back_end_that_stops_answering_is_given_up(cloud, tmp_path):
             return babysit.run(argv)
         return babysit.Answer(1, "", "ERROR: no network\n")
 
-    with pytest.raises(LaunchError, match="describe .* exited with 1: ERROR: no n"):
-        babysit.babysit(backend_, run_fn=run, sleep_fn=clock.sleep)
+    assert babysit.babysit([backend_], run_fn=run, sleep_fn=clock.sleep) == [1]
+    assert "describe ... exited with 1: ERROR: no n" in capsys.readouterr().err
     assert verbs(tmp_path) == ["create"]
 
 
