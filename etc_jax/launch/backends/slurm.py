@@ -9,7 +9,7 @@ import shlex
 from etc_jax.launch import backend
 from etc_jax.launch.backend import Phase, RunFn, State
 from etc_jax.launch.job import FINAL_CODES, GRACE_SECS, Argv, Step
-from etc_jax.training.errors import CRASHED
+from etc_jax.training.errors import CRASHED, PREEMPTED
 
 _SCRIPT = "job.sbatch"
 _LOG = "log.txt"
@@ -24,10 +24,11 @@ _TEXT = """\
 
 # Slurm asks the processes to save and end {grace} s before the job's time is over. What
 # was cut short, or crashed, is put into the queue again; what would end in the same way
-# is not.
+# is not. srun gives the highest code of all: when one process has ended the others have
+# a minute to end too, for cut off at once they would hide the code that tells why.
 rm -f {code_file}
 [ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && rm -f {stopped_file}
-{environ}srun --kill-on-bad-exit=1 {command}
+{environ}srun --kill-on-bad-exit=0 --wait=60 {command}
 code=$?
 restarts=${{SLURM_RESTART_COUNT:-0}}
 echo "exit code $code after $restarts restarts" >&2
@@ -77,12 +78,16 @@ class Slurm(backend.Backend):
             f"--signal=TERM@{GRACE_SECS}",
             "--open-mode=append",
             f"--output={self.path(_LOG)}",
+            # Of two jobs of one name, which share a workdir, the later one waits.
+            "--dependency=singleton",
         ]
         for name in ("time", "partition", "account", "qos"):
             if value := getattr(args, name):
                 options.append(f"--{name}={value}")
         text = _TEXT.format(
-            options="\n".join(f"#SBATCH {x}" for x in [*options, *args.sbatch]),
+            options="\n".join(
+                f"#SBATCH {x}" for x in [*map(shlex.quote, options), *args.sbatch]
+            ),
             grace=GRACE_SECS,
             environ="".join(
                 f"export {name}={shlex.quote(value)}\n"
@@ -98,7 +103,10 @@ class Slurm(backend.Backend):
 
     def start(self) -> list[Step]:
         """Puts the script into the queue."""
-        return [Step("the job, into the queue", ["sbatch", self.path(_SCRIPT)])]
+        return [
+            Step("no exit code of before", ["rm", "-f", self.path(_CODE)]),
+            Step("the job, into the queue", ["sbatch", self.path(_SCRIPT)]),
+        ]
 
     def _queue(self, *words: str) -> Argv:
         return ["squeue", "--me", f"--name={self.job.name}", *words]
@@ -124,12 +132,15 @@ class Slurm(backend.Backend):
         """How far it is."""
         argv = self._queue("--noheader", "--format=%T")
         states = backend.checked_answer(run_fn(argv), argv).split()
+        if runs := [x for x in states if x not in _WAITING]:
+            return State(Phase.RUNNING, runs[0])
         if states:
-            waits = states[0] in _WAITING
-            return State(Phase.WAITING if waits else Phase.RUNNING, states[0])
+            return State(Phase.WAITING, states[0])
         file = pathlib.Path(self.path(_CODE))
         if file.exists():
             return State(Phase.ENDED, "", int(file.read_text()))
+        if pathlib.Path(self.path(_STOPPED)).exists():
+            return State(Phase.ENDED, "stopped while it waited", PREEMPTED)
         if pathlib.Path(self.path(_LOG)).exists():
             return State(Phase.ENDED, "Slurm has forgotten it", CRASHED)
         return State(Phase.ABSENT)
