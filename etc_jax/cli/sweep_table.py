@@ -120,8 +120,10 @@ def write(
             parts.append(f"The best is step {step} of {run.folder}")
             parts.append(next_steps.of_run(run.config, run.folder, step=step))
     text = "\n\n".join(filter(None, parts))
-    write_whole(pathlib.Path(workdir, RECORD), metrics_lib.to_json(record, indent=1))
-    write_whole(pathlib.Path(workdir, TABLE), f"{text}\n")
+    folder = pathlib.Path(workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / RECORD, metrics_lib.to_json(record, indent=1))
+    write_whole(folder / TABLE, f"{text}\n")
     return text
 
 

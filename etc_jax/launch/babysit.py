@@ -85,13 +85,12 @@ class Watch:
             say(f"launch: {self.backend.job.name} {state}")
         is_first, self._has_looked = not self._has_looked, True
         if state.phase is Phase.ENDED and not (is_first and state.code):
-            return _ended(state)
+            return self._ended(state)
         if state.phase is Phase.ENDED:
             self._start(self.backend.rerun())
         if state.phase is Phase.LOST:
             self._count_loss()
-            for argv in self.backend.stop():
-                self._run(argv)  # what is gone already cannot be deleted
+            self._give_all(self.backend.stop())
         is_absent = state.phase in (Phase.ABSENT, Phase.LOST)
         if is_absent and self._clock() >= self._next_start:
             self._start(self.backend.start())
@@ -118,6 +117,25 @@ class Watch:
         except LaunchError as error:
             self._count_loss()
             say(f"launch: {error}; once more in {self._pause:.0f} s")
+
+    def _ended(self, state: State) -> int:
+        code = CRASHED if state.code is None else state.code
+        if code != DONE:
+            why = "it was started as often as it may be"
+            if code in FINAL_CODES:
+                why = "the same command would end in the same way"
+            say(f"launch: {why}; what it printed last:")
+            self._give_all(self.backend.logs(), shows=True)
+        if self.backend.is_lent:
+            self._give_all(self.backend.stop())
+        return code
+
+    def _give_all(self, commands: Sequence[Argv], *, shows: bool = False) -> None:
+        """Gives commands, whether or not they fail: what is gone cannot be deleted."""
+        for argv in commands:
+            answer = self._run(argv)
+            if shows:
+                say((answer.out or answer.error).rstrip())
 
     def _count_loss(self) -> None:
         self._losses += 1
@@ -167,12 +185,3 @@ def babysit(
         if not watches:
             return [codes[number] for number in range(len(backends))]
         sleep_fn(poll_secs)
-
-
-def _ended(state: State) -> int:
-    code = CRASHED if state.code is None else state.code
-    if code in FINAL_CODES:
-        say("launch: the same command would end in the same way; see its log")
-    elif code != DONE:
-        say("launch: it was started as often as it may be; see its log")
-    return code

@@ -113,7 +113,13 @@ class Recipe(abc.ABC):
 
 
 class Backend(Recipe):
-    """A recipe for machines that can be asked how far it is."""
+    """A recipe for machines that can be asked how far it is.
+
+    Attributes:
+      is_lent: whether machines cost until they are given back.
+    """
+
+    is_lent = False
 
     @abc.abstractmethod
     def status(self) -> list[Argv]:

@@ -22,6 +22,7 @@ _LOST_REQUESTS = ("SUSPENDING", "SUSPENDED", "FAILED", "DELETING")
 class _Gcloud(backend.Backend):
     """What both share: flags, the script, the service on the first machine."""
 
+    is_lent = True
     group: str  # of `gcloud compute tpus`
     field = "state"  # of what `describe` prints
 
