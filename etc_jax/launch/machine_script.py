@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from etc_jax.base import stores
 from etc_jax.launch.job import FINAL_CODES, GRACE_SECS, Job
 
 UNIT = "etc_jax"
 AGAIN = "again"  # the script's argument
 _HOME = "/opt/etc_jax"
 PYTHON = "3.12"
+EXTRAS = "tpu,gcs,data"
 _PAUSE_SECS = 30
 # A job that fails so often in an hour is left alone.
 _MOST_STARTS = 10
@@ -22,14 +24,16 @@ _SCRIPT = """\
 set -euo pipefail
 if [ "${{1:-}}" != {again} ] && systemctl cat {unit} > /dev/null 2>&1; then exit 0; fi
 mkdir -p {home}
+rm -f {home}/installed
 cat > {home}/install.sh <<'INSTALL'
 #!/bin/bash
 set -euo pipefail
+export PIP_BREAK_SYSTEM_PACKAGES=1  # newer images ask for it
 wanted={requirement}
 if [ "$(cat {home}/installed 2>/dev/null)" != "$wanted" ]; then
   python3 -m pip install --quiet uv
   python3 -m uv venv --quiet --clear --python {python} {home}/venv
-  python3 -m uv pip install --quiet --python {home}/venv/bin/python "$wanted"
+  {fetch}python3 -m uv pip install --quiet --python {home}/venv/bin/python {package}
   echo "$wanted" > {home}/installed
 fi
 INSTALL
@@ -66,8 +70,13 @@ def script(job: Job, requirement: str) -> str:
 
     Args:
       job: to be run.
-      requirement: of the package, as pip takes it.
+      requirement: of the package, as pip takes it; or the address of a wheel in Google
+        Cloud Storage, which is installed with what TPUs need.
     """
+    fetch, package = "", '"$wanted"'
+    if stores.is_address(requirement):
+        fetch = f'gcloud storage cp "$wanted" {_HOME}/\n  '
+        package = f'"{_HOME}/${{wanted##*/}}[{EXTRAS}]"'
     environ = {"PYTHONUNBUFFERED": "1", "HOME": "/root", **job.environ}
     service = _SERVICE.format(
         name=job.name,
@@ -84,6 +93,8 @@ def script(job: Job, requirement: str) -> str:
     )
     return _SCRIPT.format(
         requirement=shlex.quote(requirement),
+        fetch=fetch,
+        package=package,
         home=_HOME,
         python=PYTHON,
         unit=UNIT,

@@ -39,10 +39,10 @@ class _Gcloud(backend.Backend):
         add(
             "--install",
             type=str,
-            default="etc_jax[tpu,gcs,data]",
+            default=f"etc_jax[{machine_script.EXTRAS}]",
             metavar="REQUIREMENT",
-            help="what pip installs there; an address of a wheel, or 'etc_jax[tpu,gcs,"
-            "data] @ git+https://HOST/REPOSITORY'",
+            help="what pip installs there; such as a wheel of yours at gs://BUCKET/, "
+            f"or 'etc_jax[{machine_script.EXTRAS}] @ git+https://HOST/REPOSITORY'",
         )
 
     def problems(self) -> list[str]:
