@@ -302,7 +302,6 @@ def _is_unread(file: int) -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-@ends_with_its_reader()
 def at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """What stands before the first --, and what after it: a command of its own."""
     argv = list(argv)
@@ -310,6 +309,7 @@ def at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return argv[:middle], argv[middle + 1 :]
 
 
+@ends_with_its_reader()
 def run(
     prog: str,
     work: Callable[[], str | int | None],

@@ -34,11 +34,12 @@ SIZES = {
 
 @pytest.fixture
 def strided(monkeypatch):
-    tables = {kind: dict(table) for kind, table in registry._TABLES.items()}
-    monkeypatch.setattr(registry, "_TABLES", tables)
     monkeypatch.syspath_prepend(ROOT / "examples")
     registry.import_plugin("strided_attention")
-    return sys.modules.pop("strided_attention")
+    yield sys.modules.pop("strided_attention")
+    # What else was imported and registered meanwhile stays.
+    for table in registry._TABLES.values():
+        table.pop("strided_bert", None)
 
 
 def sees(ids):

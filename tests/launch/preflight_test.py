@@ -11,7 +11,7 @@ from etc_jax.papers import cost
 from etc_jax.training.errors import UserError
 from etc_jax.training.preflight import plan
 
-TRAIN = ["--", "train", "--config=quickstart", "--workdir=gs://b/run"]
+TRAIN = ["--", "train", "--config=quickstart", "--workdir=runs/absent"]
 QUEUED = ["queued", "preflight", "--name=a", "--zone=z"]
 
 
@@ -59,7 +59,7 @@ def test_text_and_bytes_need_not_be_here(config, monkeypatch, capsys):
 
     monkeypatch.setattr(preflight, "dry_run", dry_run)
     flags = ["--hardware=v5e:4x4", "--", "train", f"--config={config}"]
-    flags += ["--workdir=gs://b/run", "--config.data.paths=('gs://b/absent',)"]
+    flags += ["--workdir=runs/absent", "--config.data.paths=('absent',)"]
     assert launch.main([*QUEUED, *flags, "--config.train.batch_size=8"]) == 0
     length = {"etc_base_pretrain": 4096, "reformer_enwik8": 65536}[config]
     assert capsys.readouterr().out.endswith(f"\n\n{8 * length} {length}\n")
