@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any
 
 BUCKET = "bucket"
-# While it is set, the service is unavailable.
+# While it is set, connections are cut off.
 outage = threading.Event()
 
 
@@ -63,10 +63,22 @@ class _Patched(contextlib.ExitStack):
         )
         self._set(server, "HANDLERS", handlers)
         self._set(server.server, "HTTPServer", http.server.ThreadingHTTPServer)
+        parse = server.RequestHandler.parse_request
+        self._set(server.RequestHandler, "parse_request", _unless_out(parse))
 
     def _set(self, holder: Any, name: str, value: Any) -> None:
         self.callback(setattr, holder, name, getattr(holder, name))
         setattr(holder, name, value)
+
+
+def _unless_out(parse: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Of a request handler: in an outage the connection is closed without an answer."""
+
+    def parse_request(handler: Any) -> bool:
+        handler.close_connection = True
+        return not outage.is_set() and parse(handler)
+
+    return parse_request
 
 
 def _generation(request: Any, storage: Any) -> str:
@@ -88,10 +100,6 @@ def _generation(request: Any, storage: Any) -> str:
 def _checked(
     handler: Callable, lock: threading.RLock, request: Any, response: Any, storage: Any
 ) -> Any:
-    if outage.is_set():
-        response.status = HTTPStatus.SERVICE_UNAVAILABLE
-        error = {"code": 503, "message": "backendError"}
-        return response.json({"error": error})
     with lock:  # else another writer comes between the look and the write
         begins = "upload_id" not in request.query
         if begins and (wanted := request.query.get("ifGenerationMatch")):
