@@ -46,6 +46,7 @@ _PROVIDERS = {
     "validation_score": "etc_jax.prediction.validation",
     "hugging_face": "etc_jax.models",
     "hugging_face_class": "etc_jax.models",
+    "launch_backend": "etc_jax.launch.backends",
     "learner": "etc_jax.objectives",
     "masked_lm_model": "etc_jax.models",
     "model_config": "etc_jax.models",

@@ -120,7 +120,12 @@ def recipe_of(name: str, argv: Sequence[str]) -> tuple[Recipe, argparse.Namespac
     )
     # What only looks, or ends, needs no command.
     runs = args.action not in ("status", "logs", "stop")
-    problems = [x for x in job.problems() if runs or not x.startswith("nothing to run")]
+    problems = list(job.problems())
+    if runs and not command:
+        problems.append(
+            "nothing to run: put a command after --, such as -- train "
+            "--config=quickstart --workdir=gs://BUCKET/run"
+        )
     folder = pathlib.Path(args.folder or pathlib.Path("launched", args.name))
     planned = recipe(job, args, folder)
     if problems := problems + planned.problems():
@@ -162,7 +167,7 @@ def _write_files(recipes: Sequence[Recipe]) -> None:
 
 
 def _give(steps: Iterable[Step]) -> int:
-    babysit.give(list(steps))
+    babysit.give(steps)
     return DONE
 
 
@@ -205,8 +210,6 @@ def _launch(name: str, argv: Sequence[str]) -> int:
         say(preflight.report(recipe.job, rates))
         return DONE
     recipes, runs = _recipes(recipe)
-    if runs is not None:
-        runs.tell()
     if args.action == _PLAN:
         return _plan(recipes)
     if args.action in (_BABYSIT, "run", "rerun"):

@@ -6,12 +6,11 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from etc_jax.base.terminal import say
 from etc_jax.launch import backend
-from etc_jax.launch.backend import Answer, Backend, LaunchError, Phase, State
+from etc_jax.launch.backend import Answer, Backend, LaunchError, Phase, RunFn, State
 from etc_jax.launch.job import FINAL_CODES, Argv, Step
 from etc_jax.training.errors import CRASHED, DONE
 
@@ -22,20 +21,20 @@ _SHORTEST_SECS, _LONGEST_SECS = 30.0, 1800.0
 _MOST_SILENCES = 10  # polls in a row without an answer
 
 
-def run(argv: Argv, **options: Any) -> Answer:
+def run(argv: Argv) -> Answer:
     """Runs a program to its end, with what it prints.
 
     Raises:
       LaunchError: if it is not installed.
     """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, **options)
+        done = subprocess.run(argv, capture_output=True, text=True)
     except FileNotFoundError as error:
         raise LaunchError(f"{argv[0]} is not installed here: {error}") from error
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def give(steps: Sequence[Step], run_fn: Callable[[Argv], Answer] = run) -> None:
+def give(steps: Iterable[Step], run_fn: RunFn = run) -> None:
     """Gives commands, one after the other.
 
     Raises:
@@ -63,14 +62,13 @@ class Watch:
     def __init__(
         self,
         backend_: Backend,
-        run_fn: Callable[[Argv], Answer],
+        run_fn: RunFn,
         clock_fn: Callable[[], float],
     ):
         self.backend = backend_
         self._run, self._clock = run_fn, clock_fn
         self._losses = self._silences = 0
         self._pause, self._next_start, self._shown = 0.0, -math.inf, ""
-        self._has_looked = False
 
     def look(self) -> int | None:
         """Looks once, and starts the job if it is time to; its exit code at its end.
@@ -79,11 +77,10 @@ class Watch:
           LaunchError: if it could not be asked for many times in a row, or was lost, or
             could not be started, more often than it may be.
         """
-        state = self._state()
+        state, is_first = self._state(), not self._shown
         if str(state) != self._shown:
             self._shown = str(state)
             say(f"launch: {self.backend.job.name} {state}")
-        is_first, self._has_looked = not self._has_looked, True
         if state.phase is Phase.ENDED and not (is_first and state.code):
             return self._ended(state)
         if state.phase is Phase.ENDED:
@@ -150,7 +147,7 @@ class Watch:
 def babysit(
     backends: Sequence[Backend],
     *,
-    run_fn: Callable[[Argv], Answer] = run,
+    run_fn: RunFn = run,
     sleep_fn: Callable[[float], None] = time.sleep,
     clock_fn: Callable[[], float] = time.monotonic,
     poll_secs: float = POLL_SECS,

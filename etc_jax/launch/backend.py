@@ -10,15 +10,14 @@ import abc
 import argparse
 import dataclasses
 import enum
-import importlib
 import pathlib
-import pkgutil
 from collections.abc import Callable, Mapping
 
+from etc_jax.base import registry
 from etc_jax.launch.job import Argv, Job, Step
 from etc_jax.training.errors import CRASHED, RunError
 
-_BACKENDS: dict[str, type[Recipe]] = {}
+_KIND = "launch_backend"
 
 
 class Phase(enum.Enum):
@@ -157,16 +156,12 @@ class LaunchError(RunError):
 
 def register(backend: type[Recipe]) -> type[Recipe]:
     """Makes a back end one of those that `etc-jax launch` has."""
-    _BACKENDS[backend.name] = backend
-    return backend
+    return registry.register(_KIND, backend.name)(backend)
 
 
 def backends() -> Mapping[str, type[Recipe]]:
-    """{name: class} of all."""
-    package = importlib.import_module("etc_jax.launch.backends")
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
-    return dict(sorted(_BACKENDS.items()))
+    """{name: class} of all, those of installed packages too."""
+    return {name: registry.lookup(_KIND, name) for name in registry.names(_KIND)}
 
 
 def checked_answer(answer: Answer, argv: Argv) -> str:

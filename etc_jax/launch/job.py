@@ -13,7 +13,6 @@ from etc_jax.training.errors import (
     CORRUPT_CHECKPOINT,
     NOT_FINITE,
     USER_ERROR,
-    UserError,
 )
 
 # A program and its arguments, which no shell reads on this machine.
@@ -38,7 +37,7 @@ class Job:
       slice: of chips.
       slices: how many of them; of GPUs, how many hosts.
       restarts: after preemptions and crashes, at most.
-      environ: variables of the processes.
+      environ: variables of the user's.
     """
 
     name: str
@@ -55,11 +54,6 @@ class Job:
                 f"--name is {self.name!r}; expected at most 39 small letters, digits "
                 "and dashes, a letter first and no dash last, as clouds take it"
             )
-        if not self.command:
-            yield (
-                "nothing to run: put a command after --, such as -- train "
-                "--config=quickstart --workdir=gs://BUCKET/run"
-            )
         if any(set("\0\n\r") & set(word) for word in self.command):
             yield "a word of the command has a line feed; expected one line each"
         for field, least in (("slices", 1), ("restarts", 0)):
@@ -72,6 +66,11 @@ class Job:
     @property
     def hosts(self) -> int:
         return self.slice.hosts * self.slices
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of the processes, whose log is to show a line when it is printed."""
+        return {"PYTHONUNBUFFERED": "1", **self.environ}
 
     @property
     def argv(self) -> Argv:
@@ -103,14 +102,3 @@ def in_lines(argv: Sequence[str], width: int = 88) -> str:
             lines.append("   ")
         lines[-1] += f" {word}" if lines[-1] else word
     return " \\\n".join(lines)
-
-
-def checked(job: Job) -> Job:
-    """The job.
-
-    Raises:
-      UserError: with all that is wrong with it.
-    """
-    if problems := list(job.problems()):
-        raise UserError("\n".join(problems))
-    return job

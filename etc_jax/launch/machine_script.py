@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from etc_jax.base import stores
 from etc_jax.launch.job import FINAL_CODES, GRACE_SECS, Job
@@ -77,13 +76,14 @@ def script(job: Job, requirement: str) -> str:
     if stores.is_address(requirement):
         fetch = f'gcloud storage cp "$wanted" {_HOME}/\n  '
         package = f'"{_HOME}/${{wanted##*/}}[{EXTRAS}]"'
-    environ = {"PYTHONUNBUFFERED": "1", "HOME": "/root", **job.environ}
+    variables = job.variables
+    variables.setdefault("HOME", "/root")
     service = _SERVICE.format(
         name=job.name,
         starts=min(job.restarts + 1, _MOST_STARTS),
         home=_HOME,
         environ="".join(
-            f"Environment={_quoted(f'{k}={v}')}\n" for k, v in environ.items()
+            f"Environment={_quoted(f'{k}={v}')}\n" for k, v in variables.items()
         ),
         # Only of a command are variables ($) replaced.
         command=" ".join(_quoted(x.replace("$", "$$")) for x in job.argv),
@@ -119,7 +119,4 @@ LOGS = shlex.join(["journalctl", "--unit", UNIT, "--lines", "100", "--no-pager"]
 
 def properties(text: str) -> dict[str, str]:
     """What `SHOW` prints."""
-    pairs: Sequence[tuple[str, str, str]] = [
-        line.partition("=") for line in text.splitlines()
-    ]
-    return {name: value for name, equals, value in pairs if equals}
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from etc_jax.base.suggestions import did_you_mean
@@ -39,31 +38,52 @@ class Kind:
     sizes: tuple[str, ...] = ()
 
 
-_CUBES = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8")
-_KNOWN = topology.KNOWN
-
 # Labels and hosts: Google Cloud's pages on TPUs and GPUs in GKE, and the table of xpk
 # 1.16.0, which tests compare. Images: "TPU software versions" (cloud.google.com/tpu).
 # TPU7x is lent through GKE alone.
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "v4": Kind(
-            *("TPU v4", 4, "tpu-v4-podslice", 1, "v4", 2),
-            *("tpu-ubuntu2204-base", _CUBES),
+            device_kind="TPU v4",
+            chips_per_host=4,
+            gke="tpu-v4-podslice",
+            accelerator="v4",
+            cores_per_chip=2,
+            runtime="tpu-ubuntu2204-base",
+            sizes=("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8"),
         ),
         "v5e": Kind(
-            *("TPU v5e", 4, "tpu-v5-lite-podslice", 1, "v5litepod", 1),
-            *("v2-alpha-tpuv5-lite", _KNOWN["v5e"]),
+            device_kind="TPU v5e",
+            chips_per_host=4,
+            gke="tpu-v5-lite-podslice",
+            accelerator="v5litepod",
+            runtime="v2-alpha-tpuv5-lite",
+            sizes=topology.KNOWN["v5e"],
         ),
         "v5p": Kind(
-            *("TPU v5p", 4, "tpu-v5p-slice", 1, "v5p", 2),
-            *("v2-alpha-tpuv5", _KNOWN["v5p"]),
+            device_kind="TPU v5p",
+            chips_per_host=4,
+            gke="tpu-v5p-slice",
+            accelerator="v5p",
+            cores_per_chip=2,
+            runtime="v2-alpha-tpuv5",
+            sizes=topology.KNOWN["v5p"],
         ),
         "v6e": Kind(
-            *("TPU v6e", 4, "tpu-v6e-slice", 1, "v6e", 1),
-            *("v2-alpha-tpuv6e", _KNOWN["v6e"]),
+            device_kind="TPU v6e",
+            chips_per_host=4,
+            gke="tpu-v6e-slice",
+            accelerator="v6e",
+            runtime="v2-alpha-tpuv6e",
+            sizes=topology.KNOWN["v6e"],
         ),
-        "tpu7x": Kind("TPU7x", 4, "tpu7x", 2, sizes=_KNOWN["tpu7x"]),
+        "tpu7x": Kind(
+            device_kind="TPU7x",
+            chips_per_host=4,
+            gke="tpu7x",
+            devices_per_chip=2,
+            sizes=topology.KNOWN["tpu7x"],
+        ),
         "h100": Kind("NVIDIA H100 80GB HBM3", 8, "nvidia-h100-80gb"),
         "h200": Kind("NVIDIA H200", 8, "nvidia-h200-141gb"),
     }
@@ -127,11 +147,9 @@ def parse(name: str) -> Slice:
     """
     kind_name, _, size = name.partition(":")
     kind = KINDS.get(kind_name)
-    if kind and re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", size):
-        slice_ = Slice(name, kind, tuple(map(int, size.split("x"))))
-        if size in kind.sizes or not kind.sizes and _is_host(slice_):
-            return slice_
-    names = [f"{key}:{x}" for key, k in KINDS.items() for x in k.sizes or _hosts(k)]
+    if kind and size in _sizes(kind):
+        return Slice(name, kind, tuple(map(int, size.split("x"))))
+    names = [f"{key}:{x}" for key, k in KINDS.items() for x in _sizes(k)]
     shown = [x for x in names if x.startswith(f"{kind_name}:")] if kind else names
     raise UserError(
         f"--hardware={name} is not known; {did_you_mean(name, names)} There are: "
@@ -139,10 +157,6 @@ def parse(name: str) -> Slice:
     )
 
 
-def _hosts(kind: Kind) -> list[str]:
-    """GPUs of a host: all of them, or a half, and so on."""
-    return [str(2**i) for i in range(kind.chips_per_host.bit_length())]
-
-
-def _is_host(slice_: Slice) -> bool:
-    return slice_.size_name in _hosts(slice_.kind)
+def _sizes(kind: Kind) -> Sequence[str]:
+    """That are lent; of GPUs those of a host: all, a half, and so on."""
+    return kind.sizes or [str(2**i) for i in range(kind.chips_per_host.bit_length())]

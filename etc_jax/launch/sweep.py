@@ -37,8 +37,11 @@ class Sweep:
         self._args = sweep.parse(job.command[1:])
         self._runs = sweep.planned(self._args)
         chosen = sweep.chosen(self._runs, self._args.only)
-        unfinished = [run for run in chosen if run.row()["state"] != FINISHED]
+        states = {run.name: run.row()["state"] for run in chosen}
+        unfinished = [run for run in chosen if states[run.name] != FINISHED]
         self._by_name = {_job_name(job.name, run): run for run in unfinished}
+        for name, run in self._by_name.items():
+            say(f"launch: {name} is {run.name}: {states[run.name]}")
         self.jobs = [
             dataclasses.replace(job, name=name, command=("train", *run.argv))
             for name, run in self._by_name.items()
@@ -62,11 +65,6 @@ class Sweep:
         """Writes the table; returns it."""
         name, args = self._args.config, self._args
         return sweep_table.write(args.workdir, name, self._runs, self._failures)
-
-    def tell(self) -> None:
-        """Says which job is which run."""
-        for name, run in self._by_name.items():
-            say(f"launch: {name} is {run.name}: {run.row()['state']}")
 
 
 def _job_name(name: str, run: SweepRun) -> str:

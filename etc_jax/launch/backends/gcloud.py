@@ -13,10 +13,6 @@ from etc_jax.training.errors import CRASHED
 _VM = "tpu-vm"
 _SCRIPT = "start.sh"
 _REMOTE = "/tmp/etc_jax_start.sh"
-# States of a machine ("Manage TPUs", cloud.google.com/tpu) in which it is to be made
-# anew; of those that are not named here one waits for the next.
-_LOST_MACHINES = ("PREEMPTED", "TERMINATED", "STOPPING", "STOPPED", "DELETING")
-_LOST_REQUESTS = ("SUSPENDING", "SUSPENDED", "FAILED", "DELETING")
 
 
 class _Gcloud(backend.Backend):
@@ -25,6 +21,10 @@ class _Gcloud(backend.Backend):
     is_lent = True
     group: str  # of `gcloud compute tpus`
     field = "state"  # of what `describe` prints
+    # States in which its machines run, and in which they are to be made anew; in others
+    # one waits for the next.
+    ready: str
+    lost: tuple[str, ...]
 
     @classmethod
     def add_flags(cls, parser: argparse.ArgumentParser) -> None:
@@ -96,20 +96,24 @@ class _Gcloud(backend.Backend):
             copied = self.path(_SCRIPT), f"{name}:{_REMOTE}"
             again = f"sudo bash {_REMOTE} {machine_script.AGAIN}"
             steps += [
-                Step("the script, to all machines", self._vm("scp", *copied, "all")),
-                Step("the job", self._vm("ssh", name, f"--command={again}", "all")),
+                Step(
+                    "the script, to all machines",
+                    self._vm("scp", *copied, worker="all"),
+                ),
+                Step(
+                    "the job", self._vm("ssh", name, f"--command={again}", worker="all")
+                ),
             ]
         return steps
 
-    def _vm(self, verb: str, *words: str) -> Argv:
-        """A command on machines of a slice, of which the last word says which."""
-        *words, worker = words
+    def _vm(self, *words: str, worker: str) -> Argv:
+        """A command on one machine of a slice, or on all."""
         # Quiet: to make a key, the first time, it would ask.
-        return self._gcloud(verb, *words, f"--worker={worker}", "--quiet", group=_VM)
+        return self._gcloud(*words, f"--worker={worker}", "--quiet", group=_VM)
 
     def _ask_first(self, command: str) -> Argv:
         """A command on the first machine of the first slice."""
-        return self._vm("ssh", self._slices()[0], f"--command={command}", "0")
+        return self._vm("ssh", self._slices()[0], f"--command={command}", worker="0")
 
     def _describe(self) -> Argv:
         return self._gcloud("describe", self.job.name, f"--format=value({self.field})")
@@ -129,6 +133,17 @@ class _Gcloud(backend.Backend):
         if answer.code and "NOT_FOUND" in answer.error:
             return ""
         return backend.checked_answer(answer, argv).strip()
+
+    def state(self, run_fn: RunFn) -> State:
+        """How far it is."""
+        request = self._of_request(run_fn)
+        if not request:
+            return State(Phase.ABSENT)
+        if request in self.lost:
+            return State(Phase.LOST, request)
+        if request != self.ready:
+            return State(Phase.WAITING, request)
+        return self._of_service(run_fn)
 
     def _of_service(self, run_fn: RunFn) -> State:
         answer = run_fn(self._ask_first(machine_script.SHOW))
@@ -162,6 +177,9 @@ class TpuVm(_Gcloud):
 
     name = "tpu_vm"
     group = _VM
+    # Of a machine: "Manage TPUs" (cloud.google.com/tpu).
+    ready = "READY"
+    lost = ("PREEMPTED", "TERMINATED", "STOPPING", "STOPPED", "DELETING")
 
     def problems(self) -> list[str]:
         """What is wrong with the job here, or with flags."""
@@ -182,17 +200,6 @@ class TpuVm(_Gcloud):
         """Deletes the slice."""
         return [self._gcloud("delete", self.job.name, "--quiet")]
 
-    def state(self, run_fn: RunFn) -> State:
-        """How far it is."""
-        machine = self._of_request(run_fn)
-        if not machine:
-            return State(Phase.ABSENT)
-        if machine in _LOST_MACHINES:
-            return State(Phase.LOST, machine)
-        if machine != "READY":
-            return State(Phase.WAITING, machine)
-        return self._of_service(run_fn)
-
 
 @backend.register
 class Queued(_Gcloud):
@@ -201,6 +208,9 @@ class Queued(_Gcloud):
     name = "queued"
     group = "queued-resources"
     field = "state.state"
+    # Before, WAITING_FOR_RESOURCES was called ACCEPTED.
+    ready = "ACTIVE"
+    lost = ("SUSPENDING", "SUSPENDED", "FAILED", "DELETING")
 
     @classmethod
     def add_flags(cls, parser: argparse.ArgumentParser) -> None:
@@ -230,14 +240,3 @@ class Queued(_Gcloud):
     def stop(self) -> list[Argv]:
         """Deletes the slices, and their place in the queue."""
         return [self._gcloud("delete", self.job.name, "--force", "--quiet")]
-
-    def state(self, run_fn: RunFn) -> State:
-        """How far it is."""
-        request = self._of_request(run_fn)
-        if not request:
-            return State(Phase.ABSENT)
-        if request in _LOST_REQUESTS:
-            return State(Phase.LOST, request)
-        if request != "ACTIVE":  # WAITING_FOR_RESOURCES was called ACCEPTED before
-            return State(Phase.WAITING, request)
-        return self._of_service(run_fn)

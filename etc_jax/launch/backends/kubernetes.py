@@ -238,9 +238,9 @@ class Jobset(_Kubernetes):
         return pod
 
     def _environ(self) -> list[dict[str, Any]]:
-        environ = {"PYTHONUNBUFFERED": "1", **self.job.environ}
         variables: list[dict[str, Any]] = [
-            {"name": name, "value": _literal(value)} for name, value in environ.items()
+            {"name": name, "value": _literal(value)}
+            for name, value in self.job.variables.items()
         ]
         if self.job.slice.is_tpu:
             return variables  # GKE says to TPU programs where they meet
@@ -311,7 +311,7 @@ class Xpk(_Kubernetes):
         ]
         if self.args.priority:
             options.append(f"--priority={self.args.priority}")
-        for name, value in {"PYTHONUNBUFFERED": "1", **job.environ}.items():
+        for name, value in job.variables.items():
             options += ["--env", f"{name}={_literal(value)}"]
         argv = self._xpk("create", f"--workload={job.name}")
         return [Step("the workload", [*argv, *options])]

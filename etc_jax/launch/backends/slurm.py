@@ -91,7 +91,7 @@ class Slurm(backend.Backend):
             grace=GRACE_SECS,
             environ="".join(
                 f"export {name}={shlex.quote(value)}\n"
-                for name, value in {"PYTHONUNBUFFERED": "1", **job.environ}.items()
+                for name, value in job.variables.items()
             ),
             command=shlex.join(job.argv),
             done="|".join(map(str, (0, *FINAL_CODES))),
