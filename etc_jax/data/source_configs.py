@@ -12,6 +12,7 @@ from etils import epath
 from etc_jax.base import registry
 from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig
+from etc_jax.data.text import invented
 from etc_jax.data.text.cache import HEADER
 from etc_jax.data.text.corpus import BuiltInSource
 from etc_jax.data.text.prepare import Source
@@ -100,6 +101,18 @@ class TextConfig(MaskedConfig):
 
     def missing(self) -> Iterator[str]:
         yield from _missing_tokenizer(self)
+
+    def invented(self, folder: pathlib.Path) -> "PlainTextConfig":
+        common = {x.name for x in dataclasses.fields(TextConfig)} - {"source"}
+        values = {name: getattr(self, name) for name in common}
+        values |= {"tokenizer": None, "lower_case": None, "part_per_row": False}
+        values["vocab_size"] = min(self.vocab_size, invented.WORDS)
+        documents = invented.documents()
+        parts = {"paths": documents[10:], "validation_paths": documents[:10]}
+        for field, part in parts.items():
+            (folder / field).write_text("\n".join(part))
+            values[field] = (str(folder / field),)
+        return PlainTextConfig(**values, document_per="line")
 
 
 def _missing_tokenizer(config: DataConfig) -> Iterator[str]:
@@ -432,6 +445,11 @@ class BytesConfig(MaskedConfig):
         yield from super().problems()
         yield from _check_paths(self)
         yield from number(0, 1, "()").problems(self, "validation_fraction")
+
+    def invented(self, folder: pathlib.Path) -> "BytesConfig":
+        file = folder / "bytes"
+        file.write_bytes(bytes(60 * self.input_length))
+        return dataclasses.replace(self, paths=(str(file),))
 
 
 @registry.register("source_config", "byte_images")

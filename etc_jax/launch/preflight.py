@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import random
 import tempfile
 from collections.abc import Iterator
 
@@ -15,7 +14,6 @@ import jax
 
 from etc_jax.cli import train
 from etc_jax.config import Config
-from etc_jax.data.source_configs import BytesConfig, PlainTextConfig, TextConfig
 from etc_jax.launch.job import Job
 from etc_jax.papers import cost
 from etc_jax.training.errors import UserError
@@ -23,7 +21,6 @@ from etc_jax.training.preflight import topology
 from etc_jax.training.preflight.dry_run import dry_run
 
 _TRAIN = "train"
-_WORDS = 4096  # of the vocabulary of invented text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,36 +71,11 @@ def report(job: Job, rates: Rates) -> str:
         return f"{times}\n\n{memory}"
     try:
         with tempfile.TemporaryDirectory(prefix="etc_jax_preflight_") as folder:
-            runs = _with_invented_data(config, pathlib.Path(folder))
-            return f"{times}\n\n{dry_run(runs, topology=name)}"
+            data = config.data.invented(pathlib.Path(folder))
+            config = dataclasses.replace(config, data=data)
+            return f"{times}\n\n{dry_run(config, topology=name)}"
     except UserError as error:
         raise UserError(f"{times}\n\n{error}") from error
-
-
-def _with_invented_data(config: Config, folder: pathlib.Path) -> Config:
-    """The config, with text or bytes that are made here in the place of its own."""
-    data = config.data
-    if isinstance(data, TextConfig):
-        draw = random.Random(0)
-        words = [f"{draw.getrandbits(40):x}" for _ in range(_WORDS)]
-        sentences = [" ".join(draw.choices(words, k=20)) + "." for _ in range(2000)]
-        documents = [" ".join(sentences[i : i + 50]) for i in range(0, 2000, 50)]
-        common = {x.name for x in dataclasses.fields(TextConfig)} - {"source"}
-        values = {name: getattr(data, name) for name in common}
-        values |= {"tokenizer": None, "lower_case": None, "part_per_row": False}
-        values |= {"vocab_size": min(data.vocab_size, _WORDS), "document_per": "line"}
-        parts = {"paths": documents[10:], "validation_paths": documents[:10]}
-        for field, part in parts.items():
-            (folder / field).write_text("\n".join(part))
-            values[field] = (str(folder / field),)
-        return dataclasses.replace(config, data=PlainTextConfig(**values))
-    if isinstance(data, BytesConfig):
-        file = folder / "invented"
-        file.write_bytes(bytes(60 * data.input_length))
-        return dataclasses.replace(
-            config, data=dataclasses.replace(data, paths=(str(file),))
-        )
-    return config
 
 
 def _takes(job: Job, config: Config, rates: Rates) -> Iterator[str]:
