@@ -3,6 +3,7 @@
 # One file: sources share the checks of paths, vocabularies and lengths.
 
 import dataclasses
+import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
@@ -415,6 +416,17 @@ class PairsConfig(DataConfig):
     def missing(self) -> Iterator[str]:
         yield from _missing_tokenizer(self)
         yield from _missing_files(self, _json_files)
+
+    def invented(self, folder: pathlib.Path) -> "PairsConfig":
+        texts = invented.documents()
+        values = {"cache_dir": None, "export_workers": 0, "export_cluster": None}
+        parts = {"paths": texts[10:], "validation_paths": texts[:10]}
+        for field, part in parts.items():
+            pairs = ({"input": text, "target": text.split()[0]} for text in part)
+            file = folder / f"{field}.jsonl"
+            file.write_text("\n".join(map(json.dumps, pairs)))
+            values[field] = (str(file),)
+        return dataclasses.replace(self, **values)
 
 
 def _json_files(patterns: Sequence[str]) -> list[pathlib.Path]:

@@ -63,17 +63,19 @@ def report(job: Job, rates: Rates) -> str:
     config = train.config_of(argv)
     times = "\n".join(_takes(job, config, rates))
     name = job.slice.name + (f"*{job.slices}" if job.slices > 1 else "")
+    stood_for = None
     if job.slice.name.partition(":")[0] not in topology.KNOWN:
-        memory = (
-            f"Memory: not known before it runs, for {job.slice.kind.device_kind} "
-            "cannot be compiled for here"
+        stood_for = job.slice.kind.device_kind
+        name = topology.stand_in(job.slice.devices * job.slices)
+        times += (
+            f"\n  {stood_for} cannot be compiled for here: what follows is estimated, "
+            f"of {name} in its place"
         )
-        return f"{times}\n\n{memory}"
     try:
         with tempfile.TemporaryDirectory(prefix="etc_jax_preflight_") as folder:
             data = config.data.invented(pathlib.Path(folder))
             config = dataclasses.replace(config, data=data)
-            return f"{times}\n\n{dry_run(config, topology=name)}"
+            return f"{times}\n\n{dry_run(config, topology=name, memory_of=stood_for)}"
     except UserError as error:
         raise UserError(f"{times}\n\n{error}") from error
 

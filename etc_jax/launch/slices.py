@@ -19,7 +19,8 @@ class Kind:
     Attributes:
       device_kind: of `jax.Device`, as `preflight.hardware` lists it.
       chips_per_host: of hosts that hold as many.
-      gke: what Kubernetes' nodes with such chips are labelled with.
+      gke: what Kubernetes' nodes with such chips are labelled with; "" if there are
+        none.
       devices_per_chip: as jax counts them.
       accelerator: what `gcloud` calls a slice, before the dash and its size; "" if it
         does not lend them as machines of one's own.
@@ -30,7 +31,7 @@ class Kind:
 
     device_kind: str
     chips_per_host: int
-    gke: str
+    gke: str = ""
     devices_per_chip: int = 1
     accelerator: str = ""
     cores_per_chip: int = 1
@@ -39,10 +40,19 @@ class Kind:
 
 
 # Labels and hosts: Google Cloud's pages on TPUs and GPUs in GKE, and the table of xpk
-# 1.16.0, which tests compare. Images: "TPU software versions" (cloud.google.com/tpu).
-# TPU7x is lent through GKE alone.
+# 1.16.0, which tests compare; neither has v3. Images: "TPU software versions"
+# (cloud.google.com/tpu). TPU7x is lent through GKE alone.
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
+        "v3": Kind(
+            device_kind="TPU v3",
+            chips_per_host=4,
+            devices_per_chip=2,
+            accelerator="v3",
+            cores_per_chip=2,
+            runtime="tpu-ubuntu2204-base",
+            sizes=("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+        ),
         "v4": Kind(
             device_kind="TPU v4",
             chips_per_host=4,

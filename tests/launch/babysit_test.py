@@ -211,6 +211,10 @@ def test_the_command_writes_its_files_starts_shows_and_stops(cloud, tmp_path, ca
             "is lent through Kubernetes alone",
         ),
         (
+            ["jobset", *FLAGS["jobset"], "--hardware=v3:4x4", *TRAIN],
+            "--hardware=v3:4x4 is not in Kubernetes",
+        ),
+        (
             ["queued", "--name=a", "--zone=z", "--hardware=h100:8", *TRAIN],
             "queued has TPUs alone",
         ),

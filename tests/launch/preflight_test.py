@@ -20,9 +20,9 @@ def compiled(monkeypatch):
     """The topologies that steps are compiled for; one of them is too small."""
     topologies = []
 
-    def dry_run(config, topology):
+    def dry_run(config, topology, memory_of):
         assert not list(config.data.missing())
-        topologies.append(topology)
+        topologies.append((topology, memory_of))
         if topology == "v5e:1x1":
             raise UserError("the step needs more; what helps: fewer rows")
         return "it fits"
@@ -42,7 +42,7 @@ def test_hours_and_money_are_those_of_the_flops(compiled, capsys):
         f"  {hours:,.3g} hours ({hours / 24:,.3g} days), {hours * 32:,.3g} of" in text
     )
     assert f"  {hours * 32 * 3:,.3g} at 3 an hour of a chip" in text
-    assert text.endswith("\n\nit fits\n") and compiled == ["v5e:4x4*2"]
+    assert text.endswith("\n\nit fits\n") and compiled == [("v5e:4x4*2", None)]
     assert jax.config.jax_platforms == "cpu"
 
 
@@ -50,7 +50,7 @@ def test_hours_and_money_are_those_of_the_flops(compiled, capsys):
 def test_text_and_bytes_need_not_be_here(config, monkeypatch, capsys):
     """Their batches are those of invented ones, as long as the config's."""
 
-    def dry_run(config, topology):
+    def dry_run(config, topology, memory_of):
         job = plan.make_job(config, epath.Path(config.data.paths[0]).parent)
         batch = next(job.eval_batches(np.arange(1)))
         return (
@@ -70,13 +70,24 @@ def test_a_step_that_does_not_fit_is_refused_with_what_helps(compiled, capsys):
     assert "what helps: fewer rows" in capsys.readouterr().err
 
 
-def test_of_what_cannot_be_compiled_for_no_memory_is_told(compiled, capsys):
-    argv = ["slurm", "preflight", "--name=a", "--hardware=h100:8", *TRAIN]
+@pytest.mark.parametrize(
+    "backend, hardware, topology, kind",
+    [
+        ("slurm", ["h100:8", "--slices=2"], "v5p:2x2x4", "NVIDIA H100 80GB HBM3"),
+        ("slurm", ["h200:1"], "v5p:1x1x1", "NVIDIA H200"),
+        ("tpu_vm", ["v3:4x4"], "v5p:2x2x8", "TPU v3"),
+        ("tpu_vm", ["v4:2x2x2"], "v5p:2x2x2", "TPU v4"),
+    ],
+)
+def test_what_cannot_be_compiled_for_is_stood_for(
+    backend, hardware, topology, kind, compiled, capsys
+):
+    """By as many devices as jax would count; the memory is that of the real ones."""
+    argv = [backend, "preflight", "--name=a", "--hardware=" + hardware[0]]
+    argv += [*hardware[1:], *(["--zone=z"] if backend == "tpu_vm" else []), *TRAIN]
     assert launch.main(argv) == 0
-    assert (
-        "Memory: not known before it runs, for NVIDIA H100" in capsys.readouterr().out
-    )
-    assert not compiled
+    assert compiled == [(topology, kind)]
+    assert f"{kind} cannot be compiled for here" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

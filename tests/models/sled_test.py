@@ -18,12 +18,13 @@ from encoder_decoder_test import (
     tokens,
 )
 
-from etc_jax import config as config_lib
+from etc_jax import config as config_lib, sharding
 from etc_jax.configs.text_to_text import sled
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder_decoder import flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
 from etc_jax.models.sled.config import SledConfig
+from etc_jax.objectives.seq2seq import Seq2Seq
 
 # Reformer's encoder cuts its input into chunks itself, by the length that it is given.
 BACKBONES = pytest.mark.parametrize("name", ["bart", "t5", "reformer"])
@@ -176,6 +177,15 @@ def test_windows_split_over_devices(axes):
     config = with_sled("bart", windows_at_once=4)
     args = (tokens(2, 3 + 45), tokens(2, 4), tokens(2, 4, seed=3))
     check_on_a_mesh(config, axes, args, 2e-5)
+
+
+def test_parameters_are_made_where_windows_are_split():
+    """Of a pattern that does not work on a split sequence."""
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=2, sequence=4))
+    seq2seq = Seq2Seq(with_sled("bart"), EncoderDecoder)
+    whole = jax.eval_shape(seq2seq.init, jax.random.key(0))
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        assert jax.eval_shape(seq2seq.init, jax.random.key(0)) == whole
 
 
 @pytest.mark.parametrize(

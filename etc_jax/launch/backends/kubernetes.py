@@ -61,6 +61,11 @@ class _Kubernetes(backend.Backend):
         wrong = super().problems()
         if not self.args.image:
             wrong.append("--image is needed: a container that has etc-jax in it")
+        if not self.job.slice.kind.gke:
+            wrong.append(
+                f"--hardware={self.job.slice.name} is not in Kubernetes: launch it by "
+                "tpu_vm or queued"
+            )
         return wrong
 
     def _kubectl(self, *words: str) -> Argv:

@@ -208,9 +208,14 @@ class EncoderDecoder(nn.Module):
             )
         if input_example_ids is None:
             input_example_ids = jnp.ones_like(input_tokens, jnp.int32)
-        if self.config.sled.window and not self.is_initializing():
-            return sled.encode(self, input_tokens, input_example_ids)
-        rows = self.read(input_tokens, input_example_ids, global_index)
+        if self.config.sled.window:
+            if not self.is_initializing():
+                return sled.encode(self, input_tokens, input_example_ids)
+            # Parameters are made by one window, which is whole on each device.
+            with sharding.whole_sequences():
+                rows = self.read(input_tokens, input_example_ids)
+        else:
+            rows = self.read(input_tokens, input_example_ids, global_index)
         return Memory(rows, input_example_ids)
 
     def read(self, tokens, example_ids, global_index=None) -> jax.Array:

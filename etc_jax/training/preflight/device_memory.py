@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -188,25 +188,56 @@ def problems(
         has = f" of a device that has {limit / MiB:.0f} MiB"
         if max_share < 1:
             has += f" (at most {max_share:.0%} of them may be used)"
-    lines = [f"the step needs {size}{has}. What helps:", *remedies(plan)]
+    room = None if limit is None else max_share * limit
+    helps = remedies(plan, needed, room)
+    lines = [f"the step needs {size}{has}. What helps:", *helps]
     if isinstance(memory, TooLarge):
         lines.append(f"(the compiler: {memory.message.splitlines()[0]})")
     return ["\n  ".join(lines)]
 
 
-def remedies(plan: Plan) -> Iterator[str]:
-    """Config values that would need less memory, with what they change."""
+def remedies(
+    plan: Plan, needed: float | None = None, room: float | None = None
+) -> Iterator[str]:
+    """Config values that would need less memory, with what they change.
+
+    Args:
+      plan: of the step.
+      needed: bytes of a device that it needs; None if not known.
+      room: bytes that there are; None if not known. Where both are known, the first
+        values are told that should fit, with what the step should need then.
+    """
     config, sizes = plan.config, _arguments(plan)
     rows, steps = _rows_at_once(plan), config.train.accumulation_steps
     learns = not config.train.only_evaluates
+    state = sizes["parameters"] + sizes["optimizer state"]
+    gradients = sizes["parameters"] if learns else 0
+    # Where there are microbatches, gradients are those of one and the sum of all.
+    activations = (needed or 0) - state - gradients * (1 + (steps > 1))
+
+    def with_fewer_rows(times: int) -> float:
+        return state + 2 * gradients + activations / times
+
+    def with_split_weights(times: int) -> float:
+        return needed - (state + gradients) * (1 - 1 / times)
+
+    def choose(count: int, after: Callable[[int], float]) -> tuple[int, str]:
+        """(divisor of a count, what follows); the smallest that is enough."""
+        divisors = [d for d in range(2, count + 1) if count % d == 0]
+        if needed is None or room is None:
+            return divisors[0], ""
+        times = next((d for d in divisors if after(d) <= room), divisors[-1])
+        short = "" if after(times) <= room else ", still too much"
+        return times, f"; about {after(times) / MiB:.0f} MiB in all{short}"
+
     if rows > 1:
-        fewer = _next_divisor(rows)
+        fewer, about = choose(rows, with_fewer_rows)
         smaller = f"train.accumulation_steps={steps * fewer}"
         if not learns:
             smaller = f"train.batch_size={config.train.batch_size // fewer}"
         yield (
             f"{smaller}: a device works on {rows // fewer} rows at once, not {rows}; "
-            "activations shrink too"
+            f"activations shrink too{about}"
         )
     policy = getattr(config.model, "remat_policy", None)
     if learns and policy not in (None, "full"):
@@ -222,7 +253,6 @@ def remedies(plan: Plan) -> Iterator[str]:
             "takes three quarters of a GPU's memory"
         )
     data = plan.mesh.shape["data"]
-    state = sizes["parameters"] + sizes["optimizer state"]
     if data > 1 and learns and not config.optimizer.shard_state:
         moments = sizes["optimizer state"] / MiB
         yield (
@@ -230,16 +260,11 @@ def remedies(plan: Plan) -> Iterator[str]:
             f"{moments / data:.0f} instead of {moments:.0f} MiB"
         )
     if data > 1:
-        times = _next_divisor(data)
+        times, about = choose(data, with_split_weights)
         yield (
             f"mesh.fsdp={plan.mesh.shape['fsdp'] * times} mesh.data={data // times}: "
             f"parameters and optimizer state take about {state / times / MiB:.0f} "
-            f"instead of {state / MiB:.0f} MiB, and gradients shrink too"
+            f"instead of {state / MiB:.0f} MiB, and gradients shrink too{about}"
         )
     else:
         yield "more devices: parameters, optimizer state and rows are split over them"
-
-
-def _next_divisor(n: int) -> int:
-    """The smallest divisor above 1."""
-    return next(d for d in range(2, n + 1) if n % d == 0)

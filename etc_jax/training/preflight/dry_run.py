@@ -43,6 +43,7 @@ def dry_run(
     *,
     compiles: bool = True,
     topology: str | None = None,
+    memory_of: str | None = None,
 ) -> str:
     """Goes through the checks of a run up to the compiled step, and reports on it.
 
@@ -57,6 +58,8 @@ def dry_run(
         remains takes seconds for any size.
       topology: TPUs to compile for, such as v5e:4x4, in place of the devices that there
         are; see `topology.devices`.
+      memory_of: kind of device for which those of `topology` stand, and in whose memory
+        the step has to fit; None: they stand for themselves.
 
     Returns:
       The report, as text.
@@ -72,7 +75,10 @@ def dry_run(
     with _job_folder(folder) as job_folder:
         job = make_job(config, job_folder)
         plan = make_plan(config, job, mesh, check_batches=config.train.check_batches)
-        sections, problems = _examine(plan, compiles)
+        limit = hardware.memory_limit(plan.mesh.devices.flat[0])
+        if memory_of is not None:
+            limit = hardware.memory_of(memory_of)
+        sections, problems = _examine(plan, limit, compiles)
     if folder is not None:
         problems += _space_problems(plan, folder)
     report = "\n\n".join(sections)
@@ -111,7 +117,9 @@ def _space_problems(plan: Plan, folder: epath.Path) -> list[str]:
     return []
 
 
-def _examine(plan: Plan, compiles: bool) -> tuple[list[str], list[str]]:
+def _examine(
+    plan: Plan, limit: float | None, compiles: bool
+) -> tuple[list[str], list[str]]:
     """(sections of the report, what is wrong)."""
     with on_mesh(plan.mesh):
         traced = trace_step(plan)
@@ -132,17 +140,18 @@ def _examine(plan: Plan, compiles: bool) -> tuple[list[str], list[str]]:
         lines[1:1] = _xla_flops(compiled)
     kind = "Evaluation step" if plan.config.train.only_evaluates else "Step"
     sections.append(f"{kind}: " + "\n  ".join(lines))
-    more, problems = _what_it_takes(plan, compiled)
+    more, problems = _what_it_takes(plan, limit, compiled)
     return sections + more, problems
 
 
 def _what_it_takes(
-    plan: Plan, compiled: jax.stages.Compiled | device_memory.TooLarge | None
+    plan: Plan,
+    limit: float | None,
+    compiled: jax.stages.Compiled | device_memory.TooLarge | None,
 ) -> tuple[list[str], list[str]]:
     """(sections about the compiled step, what is wrong)."""
     if compiled is None:
         return [], []
-    limit = hardware.memory_limit(plan.mesh.devices.flat[0])
     if isinstance(compiled, device_memory.TooLarge):
         text = "Memory of one device: too little, so the step was not compiled"
         return [text], device_memory.problems(plan, compiled, limit)

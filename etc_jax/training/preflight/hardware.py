@@ -42,6 +42,8 @@ _SHEETS = (
     (989, 141 * _GB, "NVIDIA H200"),
     (835, 141 * _GB, "NVIDIA H200 NVL"),
 )
+# What jax takes of a GPU, unless XLA_PYTHON_CLIENT_MEM_FRACTION is set.
+_SHARE_OF_GPU = 0.75
 _DEVICES = {
     kind: Device(tflops * 1e12, memory)
     for tflops, memory, *kinds in _SHEETS
@@ -70,6 +72,12 @@ def peak_flops(devices: Sequence[jax.Device]) -> float | None:
 def is_absent(device: jax.Device) -> bool:
     """Whether a device can only be compiled for: see training/preflight/topology.py."""
     return device.client.runtime_type == "compile_only_runtime"
+
+
+def memory_of(kind: str) -> float:
+    """Bytes that programs may use on a device that is not there, of a listed kind."""
+    share = _SHARE_OF_GPU if kind.startswith("NVIDIA") else 1.0
+    return _DEVICES[kind].memory_bytes * share
 
 
 def _stats(device: jax.Device) -> dict[str, int]:

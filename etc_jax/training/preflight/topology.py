@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import functools
 import logging
+import math
 import os
 import pathlib
 import re
@@ -36,6 +37,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tpu7x": ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8"),
     }
 )
+_CHIPS_PER_HOST = 4
 _NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+)+)(?:\*([1-9]\d*))?")
 
 # libtpu takes a lock on this file, whether it is to use a TPU or only to compile.
@@ -73,6 +75,27 @@ def _known_names(name: str) -> str:
     return f"{did_you_mean(name, names)} Sizes in chips: {lists}".strip()
 
 
+def stand_in(count: int) -> str:
+    """The name of a topology of as many devices, for chips that libtpu does not know.
+
+    What a step takes of the memory differs little from chip to chip: see
+    docs/results/2026-11-28_stand_in.md. These chips have more of it than others.
+
+    Args:
+      count: of devices.
+
+    Raises:
+      UserError: if there is no such topology.
+    """
+    if count % _CHIPS_PER_HOST == 0:
+        return f"v5p:2x2x{count // _CHIPS_PER_HOST}"
+    if count < _CHIPS_PER_HOST:
+        return f"v5p:{count}x1x1"
+    raise UserError(
+        f"{count} devices cannot be compiled for; expected 1, 2, 3 or a multiple of 4"
+    )
+
+
 def devices(name: str) -> list[jax.Device]:
     """The devices of a topology, as libtpu describes them.
 
@@ -92,8 +115,10 @@ def devices(name: str) -> list[jax.Device]:
     jax.config.update("jax_platforms", "cpu")
     kind, size, slices = _NAME.fullmatch(name).groups(default="1")
     options: dict[str, Any] = {"num_slices": int(slices)}
-    if all(int(x) == 1 for x in size.split("x")):
-        options["chips_per_host_bounds"] = (1, 1, 1)
+    chips = tuple(map(int, size.split("x")))
+    if math.prod(chips) < _CHIPS_PER_HOST:
+        # libtpu takes hosts for whole ones, but for these.
+        options["chips_per_host_bounds"] = (*chips, 1)[:3]
     with _environment():
         _wait_for_lock()
         try:

@@ -109,7 +109,30 @@ def test_what_helps_is_named_with_figures():
     assert "model.remat_policy='full' instead of 'attention'" in text
     assert "model.dtype='bfloat16'" in text
     assert "optimizer.shard_state=True" in text
-    assert "mesh.fsdp=4 mesh.data=2" in text
+    assert "mesh.fsdp=8 mesh.data=1" in text
+
+
+def test_the_first_values_that_fit_are_named():
+    """In MiB: 10 of weights, 20 of moments, 10 of gradients, 64 of activations."""
+    embed = 1536
+    plan = plan_of(
+        mesh__data=8,
+        train__batch_size=64,
+        model__embed_dim=embed,
+        model__mlp_dim=64,
+    )
+    weights = device_memory.device_bytes(plan.state.params)
+    assert weights == pytest.approx(10 * MiB, rel=0.05)
+    needed = 4 * weights + 64 * MiB
+    for room, rows, splits in (
+        (4 * weights + 60 * MiB, "accumulation_steps=2: a", "fsdp=2 mesh.data=4"),
+        (5 * weights + 17 * MiB, "accumulation_steps=4: a", "fsdp=8 mesh.data=1"),
+        (5 * weights + 15 * MiB, "accumulation_steps=8: a", "fsdp=8 mesh.data=1"),
+    ):
+        text = "\n".join(device_memory.remedies(plan, needed, room))
+        assert rows in text and splits in text
+    assert f"about {(5 * weights + 8 * MiB) / MiB:.0f} MiB in all\n" in text
+    assert f"about {(0.5 * weights + 64 * MiB) / MiB:.0f} MiB in all, still" in text
 
 
 def test_what_does_not_help_is_not_named():
