@@ -18,6 +18,7 @@ from jax.experimental import pallas as pl
 from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops.attention.pallas import calls
 from etc_jax.ops.attention.pallas.calls import Inputs, OfRows, Options
+from etc_jax.ops.attention.pallas.devices import on_each_device
 from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
 from etc_jax.ops.attention.parts.softmax import dot, row_deltas
 
@@ -72,26 +73,14 @@ def attend(
         t = t + table.bias.astype(jnp.float32).T[None, :, None]
     if rng is not None:
         seeds = jax.random.bits(rng, (b, h, len(pieces)), jnp.uint32)
-    of_rows = Vectors.make(rows, b, query.shape[1])
-    inputs = Inputs(query, tuple(arrays), t, of_rows, tuple(ints), seeds)
-    out = _on_each_device(functools.partial(_attend, options), mesh_axes, inputs)
+    tokens = Vectors.make(rows, b, query.shape[1])
+    inputs = Inputs(query, tuple(arrays), t, tokens, tuple(ints), seeds)
+    of_rows = jax.P(mesh_axes.batch, None, mesh_axes.heads)
+    of_heads, of_tokens = jax.P(*mesh_axes), jax.P(mesh_axes.batch)
+    specs = Inputs(of_rows, of_rows, of_heads, of_tokens, of_tokens, of_heads)
+    fn = functools.partial(_attend, options)
+    out = on_each_device(fn, inputs, specs, of_rows)
     return out[:, :n, :, :d]
-
-
-def _on_each_device(fn, axes: MeshAxes, inputs: Inputs) -> Array:
-    """`fn` of each device's part of batch and heads: XLA does not split a kernel."""
-    if not any(axes):
-        return fn(inputs)
-    rows = jax.P(axes.batch, None, axes.heads)
-    of_heads, tokens = jax.P(axes.batch, axes.heads), jax.P(axes.batch)
-    return jax.shard_map(
-        fn,
-        in_specs=(Inputs(rows, rows, of_heads, tokens, tokens, of_heads),),
-        out_specs=rows,
-        axis_names={name for group in axes for name in group},
-        # The check cannot follow what varies over devices into a kernel.
-        check_vma=False,
-    )(inputs)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+from etc_jax.ops.attention.parts.dropout import counted_factors
 from etc_jax.ops.attention.parts.softmax import MASKED, finish
 
 Array = jax.Array
@@ -41,22 +42,6 @@ def dot(a: Array, b: Array) -> Array:
     """`[m, k]` x `[k, n]`, with sums in float32."""
     wide = jax.lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
     return jax.lax.dot(a, b, precision=wide, preferred_element_type=jnp.float32)
-
-
-def _mixed(x: Array) -> Array:
-    """uint32 -> uint32: each bit of the result depends on all (a finaliser by 3)."""
-    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
-    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
-    return x ^ (x >> 16)
-
-
-def _factors(rate: float, seed: Array, row: Array, key: Array) -> Array:
-    """0 or 1 / (1 - rate) of the pairs of int32 rows and keys that broadcast."""
-    of_row = _mixed(row.astype(jnp.uint32) * jnp.uint32(0x9E3779B9) + seed)
-    bits = _mixed(of_row ^ (key.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B)))
-    dropped = round(rate * 2**16)
-    keep = 2**16 / (2**16 - dropped)
-    return jnp.where((bits >> 16) >= jnp.uint32(dropped), jnp.float32(keep), 0.0)
 
 
 def _larger(a, b):
@@ -165,7 +150,7 @@ def forward(inputs, outputs, *, options: TileOptions, pieces, vectors):
         if options.dropout_rate:
             seed, row = inputs["seeds"][i], start + local
             key = tile * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
-            drawn = _factors(options.dropout_rate, seed, row[:, None], key[None])
+            drawn = counted_factors(options.dropout_rate, seed, row[:, None], key[None])
             weights = weights * drawn
         value = part["value"][keys, :]
         acc = acc * shrink[:, None] + dot(weights.astype(value.dtype), value)
@@ -219,7 +204,9 @@ def row_gradients(inputs, outputs, *, options: TileOptions, pieces, vectors):
         if options.dropout_rate:
             seed, row = inputs["seeds"][i], start + local
             number = tile * options.keys + jnp.arange(options.keys, dtype=jnp.int32)
-            dp = dp * _factors(options.dropout_rate, seed, row[:, None], number[None])
+            dp = dp * counted_factors(
+                options.dropout_rate, seed, row[:, None], number[None]
+            )
         ds = p * (dp - delta) * options.scale
         dq = dq + dot(ds.astype(key.dtype), key)
         if label is None:
@@ -288,7 +275,9 @@ def key_gradients(inputs, outputs, *, options, piece, vectors, splits: int):
         dropped = p
         if options.dropout_rate:
             seed = inputs["seed"][0]
-            drawn = _factors(options.dropout_rate, seed, row[None], position[:, None])
+            drawn = counted_factors(
+                options.dropout_rate, seed, row[None], position[:, None]
+            )
             dropped, dp = p * drawn, dp * drawn
         ds = p * (dp - delta) * options.scale
         dv = dv + dot(dropped.astype(d_output.dtype), d_output)

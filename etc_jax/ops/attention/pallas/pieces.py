@@ -130,10 +130,14 @@ class Vectors:
         """What a kernel needs besides a ref."""
         return dataclasses.replace(self, ints=())
 
-    def read(self, refs, cut, axis: int):
-        """In a kernel: the tokens at a slice, with a new axis before or after."""
+    def of(self, fields):
+        """What the rules read, of integers of the same shape, one array for each."""
         fields = [
-            jnp.expand_dims(ref[cut] > 0 if is_bool else ref[cut], axis)
-            for ref, is_bool in zip(refs, self.bools, strict=True)
+            x > 0 if is_bool else x
+            for x, is_bool in zip(fields, self.bools, strict=True)
         ]
         return jax.tree.unflatten(self.shape, fields)
+
+    def read(self, refs, cut, axis: int):
+        """In a kernel: the tokens at a slice, with a new axis before or after."""
+        return self.of([jnp.expand_dims(ref[cut], axis) for ref in refs])

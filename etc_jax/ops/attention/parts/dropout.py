@@ -114,3 +114,31 @@ def dropout_factors(rng, rate: float, shape, dtype) -> jax.Array:
     # By the rate as rounded, so that the mean of the factors is 1.
     keep = 2**16 / (2**16 - dropped)
     return jnp.where(bits >= dropped, jnp.asarray(keep, dtype), 0)
+
+
+def counted_factors(rate: float, seed: Array, row: Array, key: Array) -> Array:
+    """0 or 1/(1 - rate) for each pair, by a hash of its numbers: what kernels draw.
+
+    Args:
+      rate: below `checks.DROPOUT_RATE_LIMIT`.
+      seed: uint32 scalar.
+      row: int32, numbers of queries.
+      key: int32, numbers of keys; broadcasts with `row`.
+
+    Returns:
+      float32 of the shape that both broadcast to.
+    """
+    of_row = _mixed(row.astype(jnp.uint32) * jnp.uint32(0x9E3779B9) + seed)
+    bits = _mixed(of_row ^ (key.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B)))
+    dropped = round(rate * 2**16)
+    keep = 2**16 / (2**16 - dropped)
+    # As int32, since Mosaic compares no unsigned numbers.
+    high = (bits >> 16).astype(jnp.int32)
+    return jnp.where(high >= dropped, jnp.float32(keep), 0.0)
+
+
+def _mixed(x: Array) -> Array:
+    """uint32 -> uint32: each bit of the result depends on all (a finaliser by 3)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)

@@ -73,11 +73,15 @@ def finish(acc, total, top):
       total: sum of weights of each row, `[..., q]`.
       top: maximum logit of each row.
     """
+    scale, lse = normalisation(total, top)
+    return acc * scale[..., None], lse
+
+
+def normalisation(total, top):
+    """(factor on sums of weighted values, log-sum-exp) of rows; see `finish`."""
     seen = top > MASKED / 2
     # A row that saw nothing has the maximum MASKED, and weights of exp(0) = 1.
-    scale = jnp.where(seen, 1 / total, 0)
-    output = acc * scale[..., None]
-    return output, jnp.where(seen, top + jnp.log(total), -MASKED)
+    return jnp.where(seen, 1 / total, 0), jnp.where(seen, top + jnp.log(total), -MASKED)
 
 
 def row_deltas(output, d_output, dtype):
