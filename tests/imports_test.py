@@ -49,7 +49,8 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 start = time.process_time()
 import absl.app, flax.linen, jax, ml_collections, numpy, optax, orbax.checkpoint
-import jax.experimental.pallas.triton  # for kernels, which nothing imports at its top
+# For kernels, which nothing imports at its top.
+import jax.experimental.pallas.tpu, jax.experimental.pallas.triton
 import safetensors, scipy, sentencepiece, tokenizers, tqdm
 cpu = time.process_time()
 import importlib, pkgutil, resource

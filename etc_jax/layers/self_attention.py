@@ -16,6 +16,7 @@ from etc_jax.layers.projections import HeadProjections
 from etc_jax.ops.attention import row_cache
 from etc_jax.ops.attention.bias import BiasFn
 from etc_jax.ops.attention.memory_rows import MemoryRows
+from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.row_cache import Newest
 from etc_jax.ops.flops import attention, projection
 
@@ -309,8 +310,8 @@ class SelfAttention(HeadProjections):
                 f"mesh.sequence is more than 1, but attention of the pattern {name} "
                 "does not work on a split sequence; split over data, fsdp or tensor"
             )
-        if self.implementation == "pallas" and pattern.kernel_problem:
+        if self.implementation in KERNELS and pattern.kernel_problem:
             raise ValueError(
-                f'attention is "pallas", but of the pattern {name} '
+                f'attention is "{self.implementation}", but of the pattern {name} '
                 f'{pattern.kernel_problem}; use "auto" or "xla"'
             )

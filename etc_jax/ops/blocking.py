@@ -150,6 +150,11 @@ def for_gpu() -> bool:
     return _platform() in ("cuda", "gpu")
 
 
+def for_tpu() -> bool:
+    """Whether the device compiled for is a TPU."""
+    return _platform() == "tpu"
+
+
 def _platform() -> str:
     # The mesh may be of devices that are not here, to compile for.
     device = jax.sharding.get_abstract_mesh().abstract_device

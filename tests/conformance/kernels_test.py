@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import math
+import re
 
 import attention_cases as cases
 import jax
@@ -9,21 +11,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sliding_window_test as windows
+import tpu_process
 from attention_test import NUM_LABELS, RULE_CASES, blind_rows, num_labels
 
 from etc_jax import sharding
-from etc_jax.base.types import Pieces, Rows
+from etc_jax.base.types import MeshAxes, Pieces, Rows
+from etc_jax.ops import blocking
 from etc_jax.ops.attention import full, global_local, sliding_window
-from etc_jax.ops.attention.pallas import global_local as by_kernels
+from etc_jax.ops.attention.pallas import choice, global_local as by_kernels
+from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.structure import Link, Rules, builders
+from etc_jax.training.preflight import topology
 from etc_jax.training.preflight.collectives import count
+
+# Of arrays in a compiled program's text.
+SHAPE = re.compile(r"\b(?:f32|bf16)\[([\d,]+)\]")
 
 
 def as_float32(tree):
     return jax.tree.map(lambda x: np.asarray(x, np.float32), tree)
 
 
-def beside_the_oracle(inputs, structure, rules, tolerance):
+def beside_the_oracle(inputs, structure, rules, implementation, tolerance):
     with jax.enable_x64(True):
         want = cases.outputs_and_gradients(
             inputs, structure, rules, implementation="dense"
@@ -32,7 +41,7 @@ def beside_the_oracle(inputs, structure, rules, tolerance):
     with jax.default_matmul_precision("highest"):
         narrow = cases.Inputs(**as_float32(vars(inputs)))
         got = cases.outputs_and_gradients(
-            narrow, structure, rules, implementation="pallas"
+            narrow, structure, rules, implementation=implementation
         )
     assert jax.tree.structure(got) == jax.tree.structure(want)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
@@ -45,19 +54,23 @@ def beside_the_oracle(inputs, structure, rules, tolerance):
 EVERYTHING = RULE_CASES["prime, everything"][2]
 CASES = {
     **RULE_CASES,
-    # Several tiles of 64 rows and keys.
+    # Several tiles of 64 rows and keys, or of 128.
     "tiles": (150, 70, dataclasses.replace(EVERYTHING, radius=20), None),
     "tiles, no labels": (129, 65, Rules(radius=64, hard_l2g=True), None),
+    "wide windows": (300, 140, dataclasses.replace(EVERYTHING, radius=150), None),
 }
 
 
+@pytest.mark.parametrize("implementation", KERNELS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.full(but=["prime, everything", "no long tokens"])
-def test_rules_equal_the_oracle(name):
+@pytest.mark.full(
+    but=["prime, everything-*", "no long tokens-pallas", "tiles, no labels-mosaic"]
+)
+def test_rules_equal_the_oracle(name, implementation):
     n, g, rules, _ = CASES[name]
     inputs = cases.random_inputs(n, g, num_labels(rules))
     structure = cases.random_structure(n, g, seed=3)
-    got = beside_the_oracle(inputs, structure, rules, 1e-5)
+    got = beside_the_oracle(inputs, structure, rules, implementation, 1e-5)
     blind = blind_rows(structure, rules, n, g)
     for out, d_query, rows in zip(got[0], got[1][0], blind, strict=True):
         assert not np.asarray(out)[rows].any()
@@ -68,8 +81,11 @@ def test_rules_equal_the_oracle(name):
     "n, radius, dilation, causal",
     [(17, 3, (5, 1, 2), True), (150, 40, 1, False), (150, 20, 1, True)],
 )
-@pytest.mark.full(but=["150-20-1-True"])
-def test_windows_with_global_tokens_equal_the_oracle(n, radius, dilation, causal):
+@pytest.mark.parametrize("implementation", KERNELS)
+@pytest.mark.full(but=["*-150-20-1-True"])
+def test_windows_with_global_tokens_equal_the_oracle(
+    n, radius, dilation, causal, implementation
+):
     options = {"radius": radius, "dilation": dilation, "causal": causal}
     rows, globals_, weight = windows.inputs(n, index=windows.INDEX)
     options["example_ids"] = windows.packed(n)
@@ -85,7 +101,7 @@ def test_windows_with_global_tokens_equal_the_oracle(n, radius, dilation, causal
     rows, globals_, weight = as_float32((rows, globals_, weight))
     arrays = rows, globals_._replace(index=index), weight
     with jax.default_matmul_precision("highest"):
-        got = results(arrays, "pallas")
+        got = results(arrays, implementation)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert a.dtype == np.float32
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
@@ -157,6 +173,76 @@ def test_dropout_is_of_probabilities_and_the_same_in_both_passes():
         np.testing.assert_allclose(a, b, atol=2e-4 * np.abs(b).max(), rtol=0)
 
 
+def test_kernels_of_both_kinds_draw_the_same():
+    """So the test above is of both."""
+    inputs = cases.random_inputs(150, 5, None, heads=3)
+    inputs = cases.Inputs(**as_float32(vars(inputs)))
+    structure = cases.random_structure(150, 5, seed=3)
+    rules = Rules(radius=40, hard_g2l=True)
+    dropped = {"dropout_rate": 0.3, "dropout_rng": jax.random.key(3)}
+    pallas, mosaic = (
+        cases.outputs_and_gradients(
+            inputs, structure, rules, implementation=implementation, **dropped
+        )
+        for implementation in KERNELS
+    )
+    for a, b in zip(jax.tree.leaves(mosaic), jax.tree.leaves(pallas), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
+
+
+def test_bfloat16_is_as_near_the_oracle_as_without_kernels():
+    n, g, rules, _ = RULE_CASES["r >= n, no labels"]
+    inputs = cases.random_inputs(n, g, None)
+    structure = cases.random_structure(n, g, seed=3)
+
+    def errors(implementation):
+        rounded = jax.tree.map(lambda x: np.asarray(x, jnp.bfloat16), vars(inputs))
+        with jax.enable_x64(True):
+            exact = cases.Inputs(**jax.tree.map(np.float64, rounded))
+            want = cases.outputs_and_gradients(
+                exact, structure, rules, implementation="dense"
+            )
+        got = cases.outputs_and_gradients(
+            cases.Inputs(**rounded), structure, rules, implementation=implementation
+        )
+        leaves = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
+        # Root mean squares: a maximum is that of the last bit of the largest number.
+        return np.array(
+            [np.mean((np.float64(a) - np.asarray(b)) ** 2) ** 0.5 for a, b in leaves]
+        )
+
+    xla, mosaic = errors("xla"), errors("mosaic")
+    # Gradients of scores are rounded before products; for a CPU, XLA leaves that out.
+    assert (mosaic[:2] < 1.05 * xla[:2]).all(), (xla, mosaic)
+    assert (mosaic < 2.5 * xla).all(), (xla, mosaic)
+
+
+def test_a_choice_is_of_what_can_and_says_why_of_the_others(monkeypatch, caplog):
+    query = jax.ShapeDtypeStruct((2, 7, 3, 5), jnp.bfloat16)
+    split = {"sequence_axis": None, "mesh_axes": MeshAxes(), "shards": 1}
+
+    def choose(query=query, **problems):
+        choice._log_once.cache_clear()
+        caplog.clear()
+        problems = dict.fromkeys(KERNELS) | problems
+        with caplog.at_level("INFO"):
+            return choice.choose_kernels("auto", query, problems, **split)
+
+    assert choose() is None
+    assert "by xla; not pallas: the device compiled for is another;" in caplog.text
+    monkeypatch.setattr(blocking, "_platform", lambda: "tpu")
+    assert choose() == "mosaic"
+    assert "by mosaic; not pallas: the device" in caplog.text
+    assert choose(mosaic="that is too long") is None
+    assert "by xla; " in caplog.text and "not mosaic: that is too long" in caplog.text
+    assert choose(jax.ShapeDtypeStruct(query.shape, jnp.float32)) is None
+    assert "not mosaic: inputs are float32" in caplog.text
+    choice.choose_kernels("auto", query, dict.fromkeys(KERNELS), **split)
+    text = caplog.text
+    choice.choose_kernels("auto", query, dict.fromkeys(KERNELS), **split)
+    assert caplog.text == text  # once
+
+
 def test_what_kernels_cannot_do_is_an_error_that_says_so():
     inputs = cases.Inputs(**as_float32(vars(cases.random_inputs(5, 2, NUM_LABELS))))
     structure = cases.random_structure(5, 2)
@@ -166,6 +252,13 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
     rules = Rules(radius=2, max_distance=2, links=(Link("own", label=4),) * 3)
     with pytest.raises(ValueError, match='"pallas": pairs of l2g have a label up to 4'):
         attend(structure, rules)
+    mosaic = functools.partial(attend, implementation="mosaic")
+    for scale, problem in ((-1.0, "the scale is -1.0"), (0.0, "the scale is 0.0")):
+        with pytest.raises(ValueError, match=f'"mosaic": {problem}, not above 0'):
+            mosaic(structure, Rules(radius=2, max_distance=2), scale=scale)
+    rows = jnp.ones((1, 1, 3, 1000))
+    with pytest.raises(ValueError, match="3000 features of all heads, more than 2048"):
+        sliding_window.attend(rows, rows, rows, radius=1, implementation="mosaic")
     with pytest.raises(ValueError, match="the structure is given as tensors"):
         attend(cases.random_explicit(5, 2, 2, NUM_LABELS), Rules(radius=2))
     with pytest.raises(ValueError, match="of 8 devices the mesh axes are not given"):
@@ -180,8 +273,11 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
 
 
 @pytest.mark.parametrize("mesh", [{"data": 4, "tensor": 2}, {"data": 2, "fsdp": 4}])
+@pytest.mark.parametrize("implementation", KERNELS)
 @pytest.mark.full
-def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
+def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(
+    implementation, mesh
+):
     if jax.device_count() < 8:
         pytest.skip(f"needs eight devices, there are {jax.device_count()}")
     n, g, rules, _ = RULE_CASES["prime, everything"]
@@ -189,7 +285,7 @@ def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
     inputs = cases.Inputs(**as_float32(vars(inputs)))
     structure = cases.random_structure(n, g, seed=3, batch=8)
     dropped = {"dropout_rate": 0.2, "dropout_rng": jax.random.key(1)}
-    options = {"implementation": "pallas", **dropped}
+    options = {"implementation": implementation, **dropped}
     want = cases.outputs_and_gradients(inputs, structure, rules, **options)
 
     mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1} | mesh))
@@ -225,29 +321,88 @@ def test_eight_devices_equal_one_and_exchange_gradients_of_labels_alone(mesh):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)
 
 
-@pytest.mark.skipif(
-    jax.__version_info__ >= (0, 11), reason="jax 0.11 asks for a GPU to lower kernels"
-)
-def test_full_size_kernels_are_lowered_for_a_gpu(monkeypatch):
-    monkeypatch.setattr(by_kernels, "on_gpu", lambda: True)
-    n, g = 4096, 256
+def full_size(n=4096, g=230):
+    """(inputs of ETC-base in bfloat16 as shapes, structure, rules)."""
     rules = Rules(radius=84, max_distance=12, hard_g2l=True)
-    structure = jax.tree.map(lambda x: x[None], builders.plain_text([16] * g))
+    sentences = [n // g + (i < n % g) for i in range(g)]
+    structure = jax.tree.map(lambda x: x[None], builders.plain_text(sentences))
     inputs = jax.eval_shape(
         lambda: jax.tree.map(
             lambda x: jnp.zeros(x.shape, jnp.bfloat16),
             vars(cases.random_inputs(n, g, 32, batch=1, heads=12, size=64)),
         )
     )
-    inputs = cases.Inputs(**inputs)
+    return cases.Inputs(**inputs), structure, rules
+
+
+def training_pass(structure, rules, **how):
+    """A function of (differentiable, key): gradients of a sum of the outputs."""
 
     def loss(differentiable, rng):
-        how = {"implementation": "pallas", "dropout_rate": 0.1, "dropout_rng": rng}
-        out = global_local.attend(*differentiable, structure, rules, **how)
-        return sum(x.astype(jnp.float32).sum() for x in out)
+        options = {"dropout_rate": 0.1, "dropout_rng": rng, **how}
+        out = global_local.attend(*differentiable, structure, rules, **options)
+        return sum((x.astype(jnp.float32) ** 2).sum() for x in out)
 
+    return jax.jit(jax.grad(loss))
+
+
+@pytest.mark.skipif(
+    jax.__version_info__ >= (0, 11), reason="jax 0.11 asks for a GPU to lower kernels"
+)
+def test_full_size_kernels_are_lowered_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(by_kernels, "interpreted", lambda name: False)
+    inputs, structure, rules = full_size()
     rng = jax.eval_shape(lambda: jax.random.key(0))
-    traced = jax.jit(jax.grad(loss)).trace(inputs.differentiable(), rng)
+    step = training_pass(structure, rules, implementation="pallas")
+    traced = step.trace(inputs.differentiable(), rng)
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     # Long and global rows: forward, gradients of rows, and of each piece's keys.
     assert text.count("__gpu$xla.gpu.triton") == 2 * 4
+
+
+def test_full_size_kernels_are_taken_and_lowered_for_a_tpu():
+    inputs, structure, rules = full_size()
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+    chip = jax.sharding.AbstractDevice("TPU v5 lite", num_cores=1, platform="tpu")
+    mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=chip)
+    with jax.sharding.use_abstract_mesh(mesh):
+        step = training_pass(structure, rules)
+        traced = step.trace(inputs.differentiable(), rng)
+        text = traced.lower(lowering_platforms=("tpu",)).as_text()
+    # Long and global rows, forward and backward.
+    assert text.count("tpu_custom_call") == 2 * 2
+
+
+def compile_for_tpus():
+    """What "auto" takes, for a chip of each kind."""
+    inputs, structure, rules = full_size()
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+
+    def compiled(name):
+        mesh = jax.sharding.Mesh(np.array(topology.devices(name)[:1]), ("data",))
+        layout = jax.NamedSharding(mesh, jax.P())
+        arrays = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout),
+            (inputs.differentiable(), rng),
+        )
+        with jax.set_mesh(mesh):
+            return training_pass(structure, rules).lower(*arrays).compile()
+
+    for name in ("v5e:1x1", "v5p:2x2x1", "v6e:1x1"):
+        program = compiled(name)
+        text = program.as_text()
+        assert text.count('custom_call_target="tpu_custom_call"') == 4
+        # None as large as windows of 2 * 84 + 1 keys, or rows of 230 global keys.
+        shapes = {tuple(map(int, x.split(","))) for x in SHAPE.findall(text)}
+        logits = {x for x in shapes if math.prod(x) >= 12 * 4096 * 169}
+        assert not logits, logits
+        moved = program.cost_analysis()["bytes accessed"]
+        temporaries = program.memory_analysis().temp_size_in_bytes
+        print(name, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
+        # XLA's form: 7.4 to 8.4 GB, and 450 to 480 MiB.
+        assert moved < 0.8e9 and temporaries < 64 * 2**20
+
+
+@pytest.mark.tpu_aot
+def test_full_size_kernels_compile_for_tpus_and_leave_no_logits_in_memory():
+    print(tpu_process.in_a_process(__name__, compile_for_tpus))

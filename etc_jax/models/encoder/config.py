@@ -35,7 +35,8 @@ class EncoderConfig(TransformerConfig):
       scan_layers: whether layers are compiled once; otherwise one by one.
       remat_policy: what a layer keeps for its backward pass, of `stack.REMAT_POLICIES`.
       dtype: of the computation; parameters are float32.
-      attention: "auto", "xla", "pallas" (kernels for NVIDIA GPUs) or "dense".
+      attention: "auto", "xla", "pallas" (kernels for NVIDIA GPUs), "mosaic" (kernels
+        for TPUs) or "dense".
     """
 
     formats: ClassVar[tuple[str, ...]] = ("sequence",)

@@ -68,7 +68,8 @@ class EtcConfig(TransformerConfig):
       remat_policy: what layers keep for the backward pass, a name of
         `layers.stack.REMAT_POLICIES`.
       dtype: of the computation; parameters are float32.
-      attention: "auto", "xla", "pallas" (kernels for NVIDIA GPUs) or "dense".
+      attention: "auto", "xla", "pallas" (kernels for NVIDIA GPUs), "mosaic" (kernels
+        for TPUs) or "dense".
       attention_block_size, attention_chunk_blocks: see
         `ops.attention.global_local.attend`; None: chosen for the device.
       logits_chunk_length: masked tokens of a row whose logits over the vocabulary are

@@ -54,8 +54,9 @@ def attend(
       structure: of the batch: vectors read by `rules`, or explicit tensors.
       rules: radius, clipping distance and hard masks.
       scale: None: 1 / sqrt(d).
-      implementation: "xla" (linear in n), "pallas" (the same as kernels for NVIDIA
-        GPUs), "dense" (quadratic, the oracle), "auto": see `pallas.choice`.
+      implementation: "xla" (linear in n), "pallas" or "mosaic" (the same as kernels
+        for NVIDIA GPUs or TPUs), "dense" (quadratic, the oracle), "auto": see
+        `pallas.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: long rows a block, default near the radius.
@@ -74,12 +75,12 @@ def attend(
       ValueError: if shapes, structure, labels or options do not fit together.
     """
     _check(query, key, value, tables, structure, rules)
-    problem = by_kernels.problem(structure, rules)
-    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
-    kernels = choice.use_kernels(implementation, query.long, problem, **split)
-    dropout = Dropout.make(dropout_rate, dropout_rng)
     if scale is None:
         scale = query.long.shape[-1] ** -0.5
+    problems = by_kernels.problems(query, structure, rules, scale)
+    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.choose_kernels(implementation, query.long, problems, **split)
+    dropout = Dropout.make(dropout_rate, dropout_rng)
     if implementation == "dense":
         n, g = query.long.shape[1], query.global_.shape[1]
         pairs = global_local_dense.pair_matrices(structure, rules, n, g)
@@ -88,7 +89,7 @@ def attend(
         return global_local_dense.attend(*arrays, scale=scale, dropouts=dropouts)
     inputs = (query, key, value, tables, structure, rules, scale)
     if kernels:
-        return by_kernels.attend(*inputs, dropout, mesh_axes)
+        return by_kernels.attend(kernels, *inputs, dropout, mesh_axes)
     sizes = (block_size, chunk_blocks, shards)
     if sequence_axis is None or not query.long.shape[1]:
         return _blocked(*inputs, dropout, sizes, SequenceShard())

@@ -141,7 +141,7 @@ class _Choices(NamedTuple):
     scale: float
     dropout: Dropout
     sizes: _Sizes
-    kernels: MeshAxes | None
+    kernels: tuple[str, MeshAxes] | None
 
 
 def attend(
@@ -191,8 +191,9 @@ def attend(
         Not with `globals_`, which are at any offset.
       bias: function of offsets, see `bias.BiasFn`, added to every logit as it is.
       scale: of the products; None: 1 / sqrt(head_dim).
-      implementation: "xla" (linear in n), "pallas" (the windows as kernels for NVIDIA
-        GPUs), "dense" (quadratic, the oracle), "auto": see `pallas.choice`.
+      implementation: "xla" (linear in n), "pallas" or "mosaic" (the windows as kernels
+        for NVIDIA GPUs or TPUs), "dense" (quadratic, the oracle), "auto": see
+        `pallas.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: rows of a block; default near the radius.
@@ -219,11 +220,16 @@ def attend(
         _check_side_keys(side_keys, query.shape, globals_, bias)
         side_keys = side_keys if side_keys.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
+    scale = query.shape[3] ** -0.5 if scale is None else scale
     problem = _kernel_problem(dilation, offsets, bias, mesh_axes)
+    side_count = 0 if globals_ is None else globals_.index.shape[1]
+    if side_keys is not None:
+        side_count = side_keys.key.shape[1]
+    on_tpu = choice.tpu_problem(query, radius, side_count, scale)
+    problems = {"pallas": problem, "mosaic": problem or on_tpu}
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
-    kernels = choice.use_kernels(implementation, query, problem, **split)
-    b, n, _, d = query.shape
-    scale = d**-0.5 if scale is None else scale
+    kernels = choice.choose_kernels(implementation, query, problems, **split)
+    b, n, _, _ = query.shape
     if not n:
         return query
     if example_ids is None:
@@ -257,8 +263,8 @@ def attend(
         reach = min(radius, n - 1)
         biases = _Biases.make(bias, reach, dilation, n, globals_, side_keys)
     sizes = _Sizes(block_size, chunk_blocks, shards)
-    kernel_axes = mesh_axes if kernels else None
-    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, kernel_axes)
+    by = None if kernels is None else (kernels, mesh_axes)
+    choices = _Choices(radius, dilation, causal, scale, dropout, sizes, by)
     inputs = (query, key, value, globals_, tokens, side, side_rows, offsets, biases)
     if sequence_axis is None:
         return _attend(_Arrays(*inputs), choices, SequenceShard())
@@ -436,7 +442,9 @@ def _windows(
     b, n, h, d = query.shape
     radius = min(choices.radius, total - 1)
     if choices.kernels is not None:
+        name, mesh_axes = choices.kernels
         out = by_kernels.windows(
+            name,
             query,
             key,
             value,
@@ -447,7 +455,7 @@ def _windows(
             causal=choices.causal,
             scale=choices.scale,
             dropout=dropout,
-            mesh_axes=choices.kernels,
+            mesh_axes=mesh_axes,
         )
         return _unfold(out, step, whole)
     g = side.example.shape[1]

@@ -1,58 +1,100 @@
-"""Whether an attention is done by kernels."""
+"""Which kernels do an attention, if any."""
 
 from __future__ import annotations
 
+import functools
+import logging
 import math
+from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 
 from etc_jax.base.types import MeshAxes
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.parts.checks import check_implementation
+from etc_jax.ops.attention.parts.checks import KERNELS, check_implementation
+
+_LOG = logging.getLogger(__name__)
 
 # The least with products of bfloat16 (A100, RTX 30). Tried: an H100, 9.0.
 _CAPABILITY = 8.0
 
+# What is worked on at once has to be in the memory of a TPU's core: compiled for v5p,
+# whose cores have the least, with all of them at once, in float32.
+_MOST_ON_TPU = {
+    "keys to each side": 512,
+    "global tokens": 512,
+    "features of all heads": 2048,
+}
 
-def use_kernels(
+
+def choose_kernels(
     implementation: str,
     query: jax.Array,
-    problem: str | None,
+    problems: Mapping[str, str | None],
     *,
     sequence_axis: str | None,
     mesh_axes: MeshAxes,
     shards: int,
-) -> bool:
-    """Whether kernels do it: "pallas" asks for them, "auto" takes them where they win.
+) -> str | None:
+    """The kernels that do it, of `KERNELS`; None: none do.
 
-    That is for bfloat16 on an NVIDIA GPU. Elsewhere "pallas" runs the kernels as
-    plain operations, which is slow.
+    A name of them asks for these; "auto" takes the first that can, which is for
+    bfloat16 on the devices that they are written for, and logs once why others are not
+    taken. On other devices kernels that are asked for run as plain operations, which is
+    slow.
 
     Args:
-      implementation: "auto", "dense", "pallas" or "xla".
+      implementation: "auto", "dense", "xla" or one of `KERNELS`.
       query: of the attention, `[b, n, h, d]`.
-      problem: why kernels cannot do it, or None.
+      problems: why kernels cannot do it, or None, by name.
       sequence_axis: mesh axis that the sequence is split over, or None.
       mesh_axes: that batch and heads are split over.
       shards: devices that they are split over.
 
     Raises:
-      ValueError: if the implementation is unknown, or if it is "pallas" and there is a
-        problem.
+      ValueError: if the implementation is unknown, or if it is of kernels and there is
+        a problem.
     """
     check_implementation(implementation, kernels=True)
-    problem = problem or _split_problem(query, sequence_axis, mesh_axes, shards)
-    if problem is None and query.dtype == jnp.float64:
-        problem = "inputs are float64"
-    if implementation == "pallas" and problem is not None:
-        raise ValueError(
-            f'implementation "pallas": {problem}, which its kernels do not know; use '
-            '"auto" or "xla"'
-        )
+
+    def problem(name: str) -> str | None:
+        split = _split_problem(query, sequence_axis, mesh_axes, shards)
+        wide = "inputs are float64" if query.dtype == jnp.float64 else None
+        return problems[name] or split or wide
+
+    if implementation in KERNELS:
+        if reason := problem(implementation):
+            raise ValueError(
+                f'implementation "{implementation}": {reason}, which its kernels do '
+                'not know; use "auto" or "xla"'
+            )
+        return implementation
     if implementation != "auto":
-        return implementation == "pallas"
-    return problem is None and query.dtype == jnp.bfloat16 and on_gpu()
+        return None
+    reasons = {}
+    for name in KERNELS:
+        reasons[name] = _device_problem(name, query) or problem(name)
+        if reasons[name] is None:
+            break
+    # The last one asked is the one taken, if it has no problem.
+    taken = name if reasons[name] is None else None
+    _log_once(taken or "xla", tuple((k, why) for k, why in reasons.items() if why))
+    return taken
+
+
+@functools.cache
+def _log_once(taken: str, refused: tuple[tuple[str, str], ...]) -> None:
+    reasons = "".join(f"; not {name}: {why}" for name, why in refused)
+    _LOG.info("attention is done by %s%s", taken, reasons)
+
+
+def _device_problem(name: str, query: jax.Array) -> str | None:
+    """Why "auto" leaves kernels out whatever they are asked to do."""
+    if not _ON[name]():
+        return "the device compiled for is another"
+    return None if query.dtype == jnp.bfloat16 else f"inputs are {query.dtype}"
 
 
 def _split_problem(
@@ -71,8 +113,42 @@ def _split_problem(
 
 
 def on_gpu() -> bool:
-    """Whether the device compiled for is a GPU that the kernels are written for."""
+    """Whether the device compiled for is a GPU that "pallas" is written for."""
     if not blocking.for_gpu():
         return False
     capability = getattr(jax.devices()[0], "compute_capability", None)
     return capability is not None and float(capability) >= _CAPABILITY
+
+
+_ON: Mapping[str, Callable[[], bool]] = {"pallas": on_gpu, "mosaic": blocking.for_tpu}
+
+
+def tpu_problem(
+    query: jax.Array, radius: int, side_keys: int, scale: float
+) -> str | None:
+    """Why "mosaic" cannot do windows of `[b, n, h, d]` and side keys; None: it can."""
+    _, n, h, d = query.shape
+    for what, size in (
+        ("keys to each side", min(radius, n)),
+        ("global tokens", side_keys),
+        ("features of all heads", h * d),
+    ):
+        if size > _MOST_ON_TPU[what]:
+            return f"there are {size} {what}, more than {_MOST_ON_TPU[what]}"
+    # The maximum of a row is looked for before the scale.
+    return None if scale > 0 else f"the scale is {scale}, not above 0"
+
+
+def interpreted(name: str) -> bool:
+    """Whether kernels run as plain operations here."""
+    return not _ON[name]()
+
+
+def backend(name: str) -> ModuleType:
+    """The module with `Options` and `attend` of kernels."""
+    # Not at the top: Pallas takes a quarter of a second that only kernels need.
+    if name == "mosaic":
+        from etc_jax.ops.attention.tpu import joint_rows
+    else:
+        from etc_jax.ops.attention.pallas import joint_rows
+    return joint_rows

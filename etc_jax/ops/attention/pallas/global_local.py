@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
-from etc_jax.ops.attention.pallas.choice import on_gpu
+from etc_jax.ops.attention.pallas.choice import backend, interpreted, tpu_problem
 from etc_jax.ops.attention.pallas.pieces import Keys, RulePiece
+from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
 
 
-def problem(structure, rules: st.Rules) -> str | None:
-    """Why the kernels cannot do it; None: they can."""
+def problems(
+    query: Rows, structure, rules: st.Rules, scale: float
+) -> dict[str, str | None]:
+    """Why kernels cannot do it, by name; None: they can."""
     if isinstance(structure, st.ExplicitStructure):
-        return "the structure is given as tensors"
+        return dict.fromkeys(KERNELS, "the structure is given as tensors")
+    return {
+        "pallas": _shared_label(structure, rules),
+        "mosaic": tpu_problem(query.long, rules.radius, query.global_.shape[1], scale),
+    }
+
+
+def _shared_label(structure: st.Structure, rules: st.Rules) -> str | None:
     last = 2 * rules.max_distance
     for name in ("l2g", "g2g"):
         # The kernels write the gradient of such a label once for each row.
@@ -36,6 +46,7 @@ def _others(structure: st.Structure, rules: st.Rules, name: str) -> tuple[int, .
 
 
 def attend(
+    kernels: str,
     query: Rows,
     key: Pieces,
     value: Pieces,
@@ -46,9 +57,8 @@ def attend(
     dropout: Dropout,
     mesh_axes: MeshAxes,
 ) -> Rows:
-    """As `ops.attention.global_local.attend`."""
-    # Here: Pallas takes a quarter of a second that only kernels need.
-    from etc_jax.ops.attention.pallas import joint_rows
+    """As `ops.attention.global_local.attend`, by kernels of `checks.KERNELS`."""
+    joint_rows = backend(kernels)
 
     tokens = Rows(structure.long_tokens(), structure.global_tokens())
     tables = tables or Rows(None, None)
@@ -65,7 +75,7 @@ def attend(
             RulePiece(rules, name, _others(structure, rules, name)) for name in names
         )
         options = joint_rows.Options(
-            scale, dropout.rate, pieces, interpret=not on_gpu()
+            scale, dropout.rate, pieces, interpret=interpreted(kernels)
         )
         of_keys = tuple(map(keys, names))
         return joint_rows.attend(

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base.types import MeshAxes
-from etc_jax.ops.attention.pallas.choice import on_gpu
+from etc_jax.ops.attention.pallas.choice import backend, interpreted
 from etc_jax.ops.attention.pallas.pieces import InlinePiece, Keys, Placed
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
 
 
 def windows(
+    kernels: str,
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
@@ -29,6 +30,7 @@ def windows(
     """Rows over their windows and the global keys, in one softmax.
 
     Args:
+      kernels: one of `checks.KERNELS`.
       query: `[b, n, h, d]`.
       key: `[b, n, h, d]`.
       value: `[b, n, h, d]`.
@@ -44,9 +46,7 @@ def windows(
     Returns:
       `[b, n, h, d]`.
     """
-    # Here: Pallas takes a quarter of a second that only kernels need.
-    from etc_jax.ops.attention.pallas import joint_rows
-
+    joint_rows = backend(kernels)
     rows = _placed(tokens)
     parts = [Keys(key, value, rows)]
     pieces = [InlinePiece(radius, causal)]
@@ -54,7 +54,7 @@ def windows(
         parts.append(Keys(*side_rows, _placed(side)))
         pieces.append(InlinePiece(None, causal))
     options = joint_rows.Options(
-        scale, dropout.rate, tuple(pieces), interpret=not on_gpu()
+        scale, dropout.rate, tuple(pieces), interpret=interpreted(kernels)
     )
     return joint_rows.attend(
         options, query, rows, tuple(parts), None, dropout.rng, mesh_axes

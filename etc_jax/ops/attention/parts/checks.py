@@ -2,7 +2,9 @@
 
 import jax
 
-IMPLEMENTATIONS = ("auto", "dense", "pallas", "xla")
+# Kernels, in the order in which they are tried: for NVIDIA GPUs, and for TPUs.
+KERNELS = ("pallas", "mosaic")
+IMPLEMENTATIONS = ("auto", "dense", *KERNELS, "xla")
 
 # Dropout has 16 random bits a pair of tokens: from this rate on, all are dropped.
 DROPOUT_RATE_LIMIT = 1 - 2**-17
@@ -32,9 +34,9 @@ def check_implementation(name: str, *, kernels: bool = False) -> None:
 
     Args:
       name: of `IMPLEMENTATIONS`.
-      kernels: whether it may be "pallas".
+      kernels: whether it may be one of `KERNELS`.
     """
-    choices = [x for x in IMPLEMENTATIONS if kernels or x != "pallas"]
+    choices = [x for x in IMPLEMENTATIONS if kernels or x not in KERNELS]
     if name not in choices:
         raise ValueError(f"implementation {name!r} is not one of {choices}")
 

@@ -1,0 +1,1 @@
+"""Attention as kernels for TPUs."""

@@ -1,0 +1,222 @@
+"""Rows over one or two sets of keys in one softmax, as kernels for TPUs.
+
+Long rows see a window of long keys and all global keys; global rows see all global and
+all long keys (Ainslie et al. 2020, section 3.2). No logits are written to memory: the
+backward pass works them out again from the saved log-sum-exp. Arrays are read as they
+are, `[b, n, h * d]`: what has to be transposed is so in the kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from etc_jax.base.types import LabelTable, MeshAxes
+from etc_jax.ops.attention.pallas.devices import on_each_device
+from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
+from etc_jax.ops.attention.parts.softmax import row_deltas
+from etc_jax.ops.attention.tpu import all_keys, windows
+from etc_jax.ops.attention.tpu.calls import Inputs
+from etc_jax.ops.attention.tpu.registers import LANES, SUBLANES, round_up
+from etc_jax.ops.attention.tpu.tiles import Softmax
+
+Array = jax.Array
+
+# A register has 16 rows of bfloat16.
+_TABLE_ROWS = 16
+
+
+class Options(NamedTuple):
+    """Static choices.
+
+    Attributes:
+      scale: of the logits.
+      dropout_rate: of probabilities.
+      pieces: rules of one or two sets of keys.
+      interpret: run as plain operations, on any device.
+    """
+
+    scale: float
+    dropout_rate: float
+    pieces: tuple
+    interpret: bool = False
+
+
+class _Arrays(NamedTuple):
+    """What is split over devices: all rows are padded, heads and features are not.
+
+    Attributes:
+      query: `[b, n, h, d]`.
+      arrays: (keys, values) of each piece, `[b, k, h, d]` each.
+      table: `LabelTable` by the rows of the kernel's table, or None.
+      rows, keys: integers, see `calls.Inputs`.
+      seeds: uint32 `[b, h, pieces]`, or None.
+    """
+
+    query: Array
+    arrays: tuple[tuple[Array, Array], ...]
+    table: LabelTable | None
+    rows: Array
+    keys: tuple[Array, ...]
+    seeds: Array | None
+
+
+def attend(
+    options: Options,
+    query: Array,
+    rows: tuple,
+    pieces: tuple[Keys, ...],
+    table: LabelTable | None,
+    rng: Array | None,
+    mesh_axes: MeshAxes,
+) -> Array:
+    """Attention of rows over the keys of all pieces, in one softmax.
+
+    Args:
+      options: static choices.
+      query: `[b, n, h, d]`.
+      rows: what the rules read of the rows, each `[b or 1, n]`.
+      pieces: the keys of each piece; where a piece has a radius, key j stands at row j.
+      table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
+      rng: key of dropout, or None.
+      mesh_axes: that batch and heads are split over.
+
+    Returns:
+      `[b, n, h, d]` in the dtype of `query`; rows that see nothing are zero.
+    """
+    b, n, h, d = query.shape
+
+    def vectors(tokens, length):
+        return Vectors.make(tokens, b, round_up(length, LANES))
+
+    of_rows = vectors(rows, n)
+    of_keys = [vectors(part.tokens, part.key.shape[1]) for part in pieces]
+    # The features of a group of heads fill the lanes of a register.
+    ways = 2 if d <= LANES // 2 else 1
+    softmax = Softmax(
+        scale=options.scale,
+        dropout_rate=options.dropout_rate,
+        pieces=options.pieces,
+        ways=ways,
+        width=LANES if ways > 1 else round_up(d, LANES),
+        others=tuple(dict.fromkeys(v for p in options.pieces for v in p.others)),
+        row_vectors=of_rows.without_ints(),
+        key_vectors=tuple(x.without_ints() for x in of_keys),
+        interpret=options.interpret,
+    )
+    seeds = None
+    if rng is not None:
+        seeds = jax.random.bits(rng, (b, h, len(pieces)), jnp.uint32)
+    if table is not None:
+        # Rows by distance, the clipped ones several times; then the others.
+        labels = softmax.table_rows
+        labels = jnp.array(labels + [0] * (-len(labels) % _TABLE_ROWS))
+        table = LabelTable(
+            table.embedding[labels].astype(query.dtype),
+            table.bias[labels].astype(jnp.float32),
+        )
+    arrays = _Arrays(
+        query=_whole_tiles(query),
+        arrays=tuple((_whole_tiles(x.key), _whole_tiles(x.value)) for x in pieces),
+        table=table,
+        rows=_stacked(of_rows),
+        keys=tuple(map(_stacked, of_keys)),
+        seeds=seeds,
+    )
+    rows_spec = jax.P(mesh_axes.batch, None, mesh_axes.heads)
+    tokens_spec = jax.P(mesh_axes.batch)
+    specs = _Arrays(
+        query=rows_spec,
+        arrays=rows_spec,
+        table=jax.P(None, mesh_axes.heads),
+        rows=tokens_spec,
+        keys=tokens_spec,
+        seeds=jax.P(mesh_axes.batch, mesh_axes.heads),
+    )
+    fn = functools.partial(_attend_heads, softmax)
+    return on_each_device(fn, arrays, specs, rows_spec)[:, :n]
+
+
+def _whole_tiles(x: Array) -> Array:
+    """`[b, n, h, d]`, n padded to whole tiles."""
+    return jnp.pad(x, ((0, 0), (0, -x.shape[1] % LANES), (0, 0), (0, 0)))
+
+
+def _stacked(vectors: Vectors) -> Array:
+    """`[b, n]` integers -> `[b, 8 or more, n]`, a row each."""
+    ints = jnp.stack(vectors.ints, axis=1)
+    return jnp.pad(ints, ((0, 0), (0, -ints.shape[1] % SUBLANES), (0, 0)))
+
+
+def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
+    """Heads and features padded to whole groups, and back."""
+    h, d = arrays.query.shape[2:]
+    ways = softmax.ways
+    more_heads = -h % ways
+    # Padded heads have seeds and labels as well, which nothing reads.
+    more_features = softmax.width // ways - d
+
+    def features(x):
+        """`[..., h, d]` -> `[..., F]`."""
+        widths = [(0, 0)] * (x.ndim - 2) + [(0, more_heads), (0, more_features)]
+        return jnp.pad(x, widths).reshape(*x.shape[:-2], -1)
+
+    embedding = bias = seeds = None
+    if arrays.table is not None:
+        embedding = features(arrays.table.embedding)
+        bias = jnp.pad(arrays.table.bias, ((0, 0), (0, more_heads)))
+        # [labels, h] -> [groups, labels, ways]
+        bias = jnp.swapaxes(bias.reshape(bias.shape[0], -1, ways), 0, 1)
+    if arrays.seeds is not None:
+        seeds = jnp.pad(arrays.seeds, ((0, 0), (0, more_heads), (0, 0)))
+    inputs = Inputs(
+        query=features(arrays.query),
+        arrays=jax.tree.map(features, arrays.arrays),
+        embedding=embedding,
+        label_bias=bias,
+        rows=arrays.rows,
+        keys=arrays.keys,
+        seeds=seeds,
+    )
+    out = _attend(softmax, inputs)
+    return out.reshape(*out.shape[:2], h + more_heads, -1)[:, :, :h, :d]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(softmax: Softmax, inputs: Inputs) -> Array:
+    """`attend` of what is padded, `[b, n, F]`."""
+    return _forward(softmax, inputs)[0]
+
+
+def _kernels(softmax: Softmax):
+    return all_keys if softmax.pieces[0].radius is None else windows
+
+
+def _forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
+    return _kernels(softmax).forward(softmax, inputs)
+
+
+def _vjp_forward(softmax: Softmax, inputs: Inputs):
+    output, lse = checkpoint_name(_forward(softmax, inputs), "attention")
+    return output, (inputs, output, lse)
+
+
+def _vjp_backward(softmax: Softmax, saved, d_output):
+    inputs, output, lse = saved
+    b, groups, ways, n = lse.shape
+
+    def by_head(x):
+        """`[b, n, F]` -> `[b, n, groups, ways, d]`."""
+        return x.reshape(b, n, groups, ways, -1)
+
+    # [b, n, groups, 1, ways] -> [b, groups, ways, n]
+    delta = row_deltas(by_head(output), by_head(d_output), jnp.float32)
+    delta = jnp.moveaxis(delta[..., 0, :], 1, 3)
+    return (_kernels(softmax).backward(softmax, inputs, d_output, lse, delta),)
+
+
+_attend.defvjp(_vjp_forward, _vjp_backward)
