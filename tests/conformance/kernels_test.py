@@ -13,6 +13,7 @@ import pytest
 import sliding_window_test as windows
 import tpu_process
 from attention_test import NUM_LABELS, RULE_CASES, blind_rows, num_labels
+from jax.experimental.pallas import tpu as pltpu
 
 from etc_jax import sharding
 from etc_jax.base.types import MeshAxes, Pieces, Rows
@@ -75,6 +76,17 @@ def test_rules_equal_the_oracle(name, implementation):
     for out, d_query, rows in zip(got[0], got[1][0], blind, strict=True):
         assert not np.asarray(out)[rows].any()
         assert not np.asarray(d_query)[rows].any()
+
+
+@pytest.mark.full
+def test_memories_of_a_tpu_are_simulated_too(capfd):
+    """Catches a block that is read before it came, or is never written."""
+    inputs = cases.random_inputs(300, 140, num_labels(EVERYTHING))
+    structure = cases.random_structure(300, 140, seed=3)
+    params = pltpu.InterpretParams(detect_races=True, num_cores_or_threads=2)
+    with pltpu.force_tpu_interpret_mode(params):
+        beside_the_oracle(inputs, structure, EVERYTHING, "mosaic", 1e-5)
+    assert "RACE DETECTED" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
