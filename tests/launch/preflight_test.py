@@ -6,6 +6,8 @@ import pytest
 from etils import epath
 
 from etc_jax.cli import train
+from etc_jax.data.source_configs import PairsConfig
+from etc_jax.datasets import pairs
 from etc_jax.launch import __main__ as launch, preflight
 from etc_jax.papers import cost
 from etc_jax.training.errors import UserError
@@ -63,6 +65,19 @@ def test_text_and_bytes_need_not_be_here(config, monkeypatch, capsys):
     assert launch.main([*QUEUED, *flags, "--config.train.batch_size=8"]) == 0
     length = {"etc_base_pretrain": 4096, "reformer_enwik8": 65536}[config]
     assert capsys.readouterr().out.endswith(f"\n\n{8 * length} {length}\n")
+
+
+def test_pairs_need_not_be_here_but_their_vocabulary(tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    absent = {"paths": ("absent",), "validation_paths": ("absent",)}
+    config = PairsConfig(**absent, tokenizer=str(vocabulary))
+    data = config.invented(tmp_path)
+    assert not list(data.missing()) and data.tokenizer == config.tokenizer
+    train_pairs, validation = (list(pairs.read_complete(data.files(x))) for x in absent)
+    assert len(train_pairs) == 30 and len(validation) == 10
+    # Targets that are cut are refused where they are many.
+    assert all(len(x.target) < len(x.input) / 100 for x in train_pairs)
 
 
 def test_a_step_that_does_not_fit_is_refused_with_what_helps(compiled, capsys):
