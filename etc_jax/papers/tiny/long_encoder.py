@@ -1,17 +1,15 @@
-"""A real encoder of sentences, made long: finds passages, labels texts, links names."""
+"""A real encoder of sentences, made long: finds passages, labels texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etc_jax import recipes
 from etc_jax.papers.chain import Chain, Measured
 from etc_jax.papers.study import Study
 from etc_jax.papers.table import Row
 from etc_jax.papers.tiny import steps
 
 _RETRIEVAL, _LABELS = "own.long_retrieval", "own.long_texts"
-_COREFERENCE = "own.coreference"
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # Tokens of a passage, what the model reads as it was, and what it can read if long.
 PASSAGE, SHORT, LONGEST = 2000, 512, 4096
@@ -64,21 +62,17 @@ def _retrieval(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
     return steps.scored(chain, run, _RETRIEVAL, "books", asked)
 
 
+_NEWS = "hyperpartisan"
 # Row -> (family, tokens of its input).
 _READERS = {
     "512 tokens": ("bert", SHORT),
     "Longformer: 1,024 tokens": ("longformer", 2 * SHORT),
     "ETC: 1,024 tokens": ("etc", 2 * SHORT),
 }
-# By the table's name of a data set: that of `etc-jax prepare`, steps, files of --data.
-_LABELLED = {
-    "movie_reviews": ("classification", 120, "train.jsonl.gz", "test.jsonl.gz"),
-    "hyperpartisan": ("hyperpartisan", 60, "train.jsonl", "dev.jsonl"),
-}
 
 
 def _labels(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
-    """Fine-tuned on texts with labels."""
+    """Fine-tuned on articles with labels."""
     family, length = _READERS[row.name]
     model = _model(chain, family)
     lengths = "--format=sequence", f"--input_length={length}"
@@ -86,50 +80,16 @@ def _labels(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
         # A global token for each sentence.
         lengths = "--format=structured", f"--long_length={length}"
         lengths = *lengths, "--global_length=128"
-    measured = {}
-    for name, (task, num_steps, *files) in _LABELLED.items():
-        train, dev = (f"{chain.data}/{name}/{file}" for file in files)
-        folder, words = f"labels/{name}", (f"--task={task}", f"--tokenizer={MODEL}")
-        prepare = "prepare", f"{folder}/{family}_inputs", *words, *lengths
-        inputs = chain.do(*prepare, train)
-        fields = _FIELDS | {"objective.name": task, "optimizer.learning_rate": 1e-4}
-        run = steps.trained(
-            *(chain, f"{folder}/{family}"),
-            *(f"classification:prepared={inputs},from={model}", seed, num_steps),
-            *steps.changes(fields),
-        )
-        measured |= steps.scored(chain, run, _LABELS, name, dev)
-    return measured
-
-
-# Mentions of more tokens are 1.6 % of LitBank's.
-_MENTIONS = "--singletons", "--span_tokens=10", "--candidates=20480"
-
-
-def _coreference(chain: Chain, row: Row, seed: int) -> Mapping[str, Measured]:
-    """Mentions of stories of 2,000 words, read whole or in parts."""
-    family = "longformer" if row.name.startswith("whole") else "bert"
-    model = _model(chain, family)
-    words = "--task=coreference", "--format=sequence", f"--tokenizer={MODEL}"
-    parts = () if family == "longformer" else (f"--part_length={SHORT}",)
-    train, dev = (f"{chain.data}/coreference/{part}.conll" for part in ("train", "dev"))
-    inputs = chain.do(
-        *("prepare", f"coreference/{family}_inputs", *words),
-        *("--input_length=3072", "--global_length=1", *_MENTIONS, *parts, train),
-    )
-    fields = _FIELDS | {
-        "train.batch_size": 1,
-        "objective.name": "coreference",
-        "objective.ffnn_dim": 256,
-        "checkpoint.init_from_only": recipes.ENCODER_WITHOUT_POOLER,
-        "optimizer.learning_rate": 2e-4,
-    }
+    train, dev = (f"{chain.data}/{_NEWS}/{part}.jsonl" for part in ("train", "dev"))
+    words = f"--task={_NEWS}", f"--tokenizer={MODEL}", *lengths
+    inputs = chain.do("prepare", f"labels/{family}_inputs", *words, train)
+    fields = _FIELDS | {"objective.name": _NEWS, "optimizer.learning_rate": 1e-4}
     run = steps.trained(
-        *(chain, f"coreference/{family}"),
-        *(f"token_classification:prepared={inputs},from={model}", seed, 120),
+        *(chain, f"labels/{family}"),
+        *(f"classification:prepared={inputs},from={model}", seed, _STEPS),
         *steps.changes(fields),
     )
-    return steps.scored(chain, run, _COREFERENCE, "coreference", dev)
+    return steps.scored(chain, run, _LABELS, _NEWS, dev)
 
 
 _IT = f"{MODEL} (Apache 2.0), a BERT of 6 layers of 384 that makes vectors of sentences"
@@ -145,14 +105,8 @@ STUDIES = {
     ),
     _LABELS: Study(
         f"{_IT}, as it is, reading {SHORT} tokens, or made a Longformer or an ETC with "
-        "windows of 128, and not trained in between. 120 batches of 8 reviews, 60 of 8 "
+        f"windows of 128, and not trained in between. {_STEPS} batches of 8 "
         "articles of --data.",
         _labels,
-    ),
-    _COREFERENCE: Study(
-        f"{_IT}, as it is, reading each story in parts of {SHORT} tokens apart from "
-        "each other, or made a Longformer with windows of 128 that reads it whole. 120 "
-        "steps of one story of --data, with mentions of up to 10 tokens.",
-        _coreference,
     ),
 }
