@@ -108,12 +108,21 @@ class TextConfig(MaskedConfig):
         values = {name: getattr(self, name) for name in common}
         values |= {"tokenizer": None, "lower_case": None, "part_per_row": False}
         values["vocab_size"] = min(self.vocab_size, invented.WORDS)
-        documents = invented.documents()
-        parts = {"paths": documents[10:], "validation_paths": documents[:10]}
-        for field, part in parts.items():
-            (folder / field).write_text("\n".join(part))
-            values[field] = (str(folder / field),)
+        values |= _invented_files(folder, "txt", str)
         return PlainTextConfig(**values, document_per="line")
+
+
+def _invented_files(
+    folder: pathlib.Path, suffix: str, line_fn: Callable[[str], str]
+) -> dict[str, tuple[str]]:
+    """{field: its one file} of invented texts, a line each, some for validation."""
+    texts = invented.documents()
+    values = {}
+    for field, part in (("paths", texts[10:]), ("validation_paths", texts[:10])):
+        file = folder / f"{field}.{suffix}"
+        file.write_text("\n".join(map(line_fn, part)))
+        values[field] = (str(file),)
+    return values
 
 
 def _missing_tokenizer(config: DataConfig) -> Iterator[str]:
@@ -418,14 +427,11 @@ class PairsConfig(DataConfig):
         yield from _missing_files(self, _json_files)
 
     def invented(self, folder: pathlib.Path) -> "PairsConfig":
-        texts = invented.documents()
+        def pair(text: str) -> str:
+            return json.dumps({"input": text, "target": text.split()[0]})
+
         values = {"cache_dir": None, "export_workers": 0, "export_cluster": None}
-        parts = {"paths": texts[10:], "validation_paths": texts[:10]}
-        for field, part in parts.items():
-            pairs = ({"input": text, "target": text.split()[0]} for text in part)
-            file = folder / f"{field}.jsonl"
-            file.write_text("\n".join(map(json.dumps, pairs)))
-            values[field] = (str(file),)
+        values |= _invented_files(folder, "jsonl", pair)
         return dataclasses.replace(self, **values)
 
 

@@ -42,6 +42,11 @@ def materialised(fn, witness: jax.Array, *args):
     return jax.lax.platform_dependent(witness, *args, cpu=on_cpu, default=elsewhere)
 
 
+def like(x: jax.Array) -> jax.ShapeDtypeStruct:
+    """The shape and dtype of an array."""
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
 def pad_axis(x: jax.Array, axis: int, before: int, after: int, value=0) -> jax.Array:
     """`[..., n, ...]` -> `[..., before + n + after, ...]`, with `value` around."""
     if not before and not after:

@@ -75,8 +75,9 @@ def dry_run(
     with _job_folder(folder) as job_folder:
         job = make_job(config, job_folder)
         plan = make_plan(config, job, mesh, check_batches=config.train.check_batches)
-        limit = hardware.memory_limit(plan.mesh.devices.flat[0])
-        if memory_of is not None:
+        if memory_of is None:
+            limit = hardware.memory_limit(plan.mesh.devices.flat[0])
+        else:
             limit = hardware.memory_of(memory_of)
         sections, problems = _examine(plan, limit, compiles)
     if folder is not None:

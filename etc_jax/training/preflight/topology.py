@@ -76,10 +76,10 @@ def _known_names(name: str) -> str:
 
 
 def stand_in(count: int) -> str:
-    """The name of a topology of as many devices, for chips that libtpu does not know.
+    """The name of a topology of as many devices, for kinds that are not in `KNOWN`.
 
-    What a step takes of the memory differs little from chip to chip: see
-    docs/results/2026-11-28_stand_in.md. These chips have more of it than others.
+    How near the memory of a step comes: docs/results/2026-11-28_preflight.md. These
+    chips have more of it than v3, v4 and GPUs of 80 GB.
 
     Args:
       count: of devices.

@@ -14,6 +14,7 @@ from jax.experimental.pallas import triton as plgpu
 
 from etc_jax.ops.attention.pallas import kernels
 from etc_jax.ops.attention.pallas.pieces import InlinePiece, RulePiece, Vectors
+from etc_jax.ops.blocking import like
 
 Array = jax.Array
 Piece = RulePiece | InlinePiece
@@ -92,7 +93,7 @@ def forward(options: Options, inputs: Inputs) -> tuple[Array, Array]:
         inputs,
         kernels.forward,
         {},
-        {"output": (_like(query), _block), "lse": (lse, _block_of_head)},
+        {"output": (like(query), _block), "lse": (lse, _block_of_head)},
     )
     return results["output"], results["lse"]
 
@@ -106,11 +107,11 @@ def row_gradients(
         "lse": (of_rows.lse, _block_of_head),
         "delta": (of_rows.delta, _block_of_head),
     }
-    outputs = {"query": (_like(inputs.query), _block)}
+    outputs = {"query": (like(inputs.query), _block)}
     if inputs.t is not None:
         # Not every label has a key in each row: what is not written stays 0.
         more["d_t"] = jnp.zeros_like(inputs.t), _block_of_head
-        outputs["t"] = _like(inputs.t), _block_of_head
+        outputs["t"] = like(inputs.t), _block_of_head
     results = _of_rows(options, inputs, kernels.row_gradients, more, outputs)
     return results["query"], results.get("t")
 
@@ -283,10 +284,6 @@ def _pairs(options: Options, piece: Piece, num_rows: int, num_keys: int) -> int:
 
 
 # --- parts of arrays ------------------------------------------------------------------
-
-
-def _like(x: Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
 def _present(

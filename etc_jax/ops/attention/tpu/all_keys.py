@@ -19,6 +19,7 @@ from etc_jax.ops.attention.tpu import calls, tiles
 from etc_jax.ops.attention.tpu.calls import Inputs, Part
 from etc_jax.ops.attention.tpu.registers import LANES, head_products, heads_apart
 from etc_jax.ops.attention.tpu.tiles import Pairs, Softmax, Tile
+from etc_jax.ops.blocking import like
 
 Array = jax.Array
 
@@ -201,10 +202,9 @@ def forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
     of_call = _Call(softmax, inputs)
     b, _, groups = of_call.grid
     shape = (b, groups, softmax.ways, of_call.rows)
-    output = jax.ShapeDtypeStruct(inputs.query.shape, inputs.query.dtype)
     lse = jax.ShapeDtypeStruct(shape, jnp.float32)
     outputs = {
-        "output": of_call.at_last(of_call.of_rows(output)),
+        "output": of_call.at_last(of_call.of_rows(like(inputs.query))),
         "lse": of_call.at_last(of_call.of_heads(lse)),
     }
     per_row = pltpu.VMEM((groups, 1, softmax.ways * of_call.rows), jnp.float32)
@@ -272,9 +272,6 @@ def backward(
         "lse": of_call.of_heads(lse),
         "delta": of_call.of_heads(delta),
     }
-
-    def like(x):
-        return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
     outputs = {
         "query": of_call.at_last(of_call.of_rows(like(inputs.query))),

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.base.types import LabelTable, MeshAxes
+from etc_jax.ops import blocking
 from etc_jax.ops.attention.pallas.devices import on_each_device
 from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
 from etc_jax.ops.attention.parts.softmax import row_deltas
@@ -120,8 +121,8 @@ def attend(
             table.bias[labels].astype(jnp.float32),
         )
     arrays = _Arrays(
-        query=_whole_tiles(query),
-        arrays=tuple((_whole_tiles(x.key), _whole_tiles(x.value)) for x in pieces),
+        query=_padded(query, LANES),
+        arrays=tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces),
         table=table,
         rows=_stacked(of_rows),
         keys=tuple(map(_stacked, of_keys)),
@@ -141,15 +142,14 @@ def attend(
     return on_each_device(fn, arrays, specs, rows_spec)[:, :n]
 
 
-def _whole_tiles(x: Array) -> Array:
-    """`[b, n, h, d]`, n padded to whole tiles."""
-    return jnp.pad(x, ((0, 0), (0, -x.shape[1] % LANES), (0, 0), (0, 0)))
+def _padded(x: Array, size: int) -> Array:
+    """`[b, n, ...]`, n padded to a multiple of `size`."""
+    return blocking.pad_axis(x, 1, 0, -x.shape[1] % size)
 
 
 def _stacked(vectors: Vectors) -> Array:
     """`[b, n]` integers -> `[b, 8 or more, n]`, a row each."""
-    ints = jnp.stack(vectors.ints, axis=1)
-    return jnp.pad(ints, ((0, 0), (0, -ints.shape[1] % SUBLANES), (0, 0)))
+    return _padded(jnp.stack(vectors.ints, axis=1), SUBLANES)
 
 
 def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:

@@ -25,6 +25,7 @@ from etc_jax.ops.attention.tpu.registers import (
     round_up,
 )
 from etc_jax.ops.attention.tpu.tiles import Pairs, Softmax, Tile
+from etc_jax.ops.blocking import like, pad_axis
 
 Array = jax.Array
 
@@ -97,7 +98,7 @@ def _inputs(softmax: Softmax, sizes: _Sizes, inputs: Inputs, steps: int) -> dict
         return Part(x, shape, lambda b, i, g: (b, 0, at(i)), sizes.examples * steps)
 
     def padded(x):
-        return jnp.pad(x, ((0, 0), (0, 0), (wings * LANES, wings * LANES)))
+        return pad_axis(x, 2, wings * LANES, wings * LANES)
 
     def at_wing(w):
         return lambda i: jnp.minimum(i, last) + w + wings
@@ -198,7 +199,7 @@ def forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
     shape = (sizes.examples, sizes.groups, softmax.ways, inputs.query.shape[1])
     outputs = {
         "output": Part(
-            jax.ShapeDtypeStruct(inputs.query.shape, inputs.query.dtype),
+            like(inputs.query),
             (None, LANES, sizes.width),
             lambda b, i, g: (b, i, g),
             math.prod(grid),
@@ -334,9 +335,6 @@ def backward(
         parts[name] = Part(
             x, per_head, lambda b, i, g: (b, g, 0, jnp.minimum(i, last)), every
         )
-
-    def like(x):
-        return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
     def of_query(b, i, g):
         # After the last block of rows its part stays the same: no other is written.
