@@ -19,7 +19,7 @@ from etc_jax import sharding
 from etc_jax.base.types import MeshAxes, Pieces, Rows
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import full, global_local, sliding_window
-from etc_jax.ops.attention.pallas import choice, global_local as by_kernels
+from etc_jax.ops.attention.kernels import choice, global_local as by_kernels
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.structure import Link, Rules, builders
 from etc_jax.training.preflight import topology

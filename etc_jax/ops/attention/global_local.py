@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from etc_jax import structure as st
 from etc_jax.base.types import WHOLE, LabelTable, MeshAxes, Pieces, Rows
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention.pallas import choice, global_local as by_kernels
+from etc_jax.ops.attention.kernels import choice, global_local as by_kernels
 from etc_jax.ops.attention.parts import global_local_dense
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
@@ -56,7 +56,7 @@ def attend(
       scale: None: 1 / sqrt(d).
       implementation: "xla" (linear in n), "pallas" or "mosaic" (the same as kernels
         for NVIDIA GPUs or TPUs), "dense" (quadratic, the oracle), "auto": see
-        `pallas.choice`.
+        `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: long rows a block, default near the radius.

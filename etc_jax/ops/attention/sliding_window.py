@@ -22,7 +22,7 @@ from etc_jax.base.types import WHOLE, LabelTable, MeshAxes
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import full
 from etc_jax.ops.attention.bias import BiasFn, RowBias, SideBias
-from etc_jax.ops.attention.pallas import choice, sliding_window as by_kernels
+from etc_jax.ops.attention.kernels import choice, sliding_window as by_kernels
 from etc_jax.ops.attention.parts import inline_dense
 from etc_jax.ops.attention.parts.checks import (
     check_one_length,
@@ -193,7 +193,7 @@ def attend(
       scale: of the products; None: 1 / sqrt(head_dim).
       implementation: "xla" (linear in n), "pallas" or "mosaic" (the windows as kernels
         for NVIDIA GPUs or TPUs), "dense" (quadratic, the oracle), "auto": see
-        `pallas.choice`.
+        `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: rows of a block; default near the radius.

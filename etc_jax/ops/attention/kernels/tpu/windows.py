@@ -16,15 +16,15 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from etc_jax.ops.attention.tpu import calls, tiles
-from etc_jax.ops.attention.tpu.calls import Inputs, Part
-from etc_jax.ops.attention.tpu.registers import (
+from etc_jax.ops.attention.kernels.tpu import calls, tiles
+from etc_jax.ops.attention.kernels.tpu.calls import Inputs, Part
+from etc_jax.ops.attention.kernels.tpu.registers import (
     LANES,
     head_products,
     heads_apart,
     round_up,
 )
-from etc_jax.ops.attention.tpu.tiles import Pairs, Softmax, Tile
+from etc_jax.ops.attention.kernels.tpu.tiles import Pairs, Softmax, Tile
 from etc_jax.ops.blocking import like, pad_axis
 
 Array = jax.Array

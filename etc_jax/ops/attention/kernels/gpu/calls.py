@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from etc_jax.ops.attention.pallas import kernels
-from etc_jax.ops.attention.pallas.pieces import InlinePiece, RulePiece, Vectors
+from etc_jax.ops.attention.kernels.gpu import kernels
+from etc_jax.ops.attention.kernels.pieces import InlinePiece, RulePiece, Vectors
 from etc_jax.ops.blocking import like
 
 Array = jax.Array

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.base.types import MeshAxes
-from etc_jax.ops.attention.pallas.choice import backend, interpreted
-from etc_jax.ops.attention.pallas.pieces import InlinePiece, Keys, Placed
+from etc_jax.ops.attention.kernels.choice import backend, interpreted
+from etc_jax.ops.attention.kernels.pieces import InlinePiece, Keys, Placed
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from etc_jax.ops.attention.tpu.tiles import Softmax, chosen
+from etc_jax.ops.attention.kernels.tpu.tiles import Softmax, chosen
 
 Array = jax.Array
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
-from etc_jax.ops.attention.pallas.choice import backend, interpreted, tpu_problem
-from etc_jax.ops.attention.pallas.pieces import Keys, RulePiece
+from etc_jax.ops.attention.kernels.choice import backend, interpreted, tpu_problem
+from etc_jax.ops.attention.kernels.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
 

@@ -1,7 +1,7 @@
 """What the kernels do with a tile: some keys of a piece on sublanes, queries on lanes.
 
 The heads of a group, 128 features in all, lie side by side: lane w * q + i is query i
-of head w. Masks and labels of pairs are those of the pair functions (`pallas.pieces`),
+of head w. Masks and labels of pairs are those of the pair functions (`kernels.pieces`),
 worked out once for all heads. A mask is added: 0 or `MASKED`.
 """
 
@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.ops.attention.pallas.pieces import InlinePiece, RulePiece, Vectors
-from etc_jax.ops.attention.parts.dropout import counted_factors
-from etc_jax.ops.attention.parts.softmax import MASKED, normalisation
-from etc_jax.ops.attention.tpu import bands
-from etc_jax.ops.attention.tpu.registers import (
+from etc_jax.ops.attention.kernels.pieces import InlinePiece, RulePiece, Vectors
+from etc_jax.ops.attention.kernels.tpu import bands
+from etc_jax.ops.attention.kernels.tpu.registers import (
     LANES,
     head_products,
     heads_apart,
@@ -26,6 +24,8 @@ from etc_jax.ops.attention.tpu.registers import (
     product,
     side_by_side,
 )
+from etc_jax.ops.attention.parts.dropout import counted_factors
+from etc_jax.ops.attention.parts.softmax import MASKED, normalisation
 
 Array = jax.Array
 

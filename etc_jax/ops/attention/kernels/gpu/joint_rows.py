@@ -16,10 +16,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 
 from etc_jax.base.types import LabelTable, MeshAxes
-from etc_jax.ops.attention.pallas import calls
-from etc_jax.ops.attention.pallas.calls import Inputs, OfRows, Options
-from etc_jax.ops.attention.pallas.devices import on_each_device
-from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
+from etc_jax.ops.attention.kernels.devices import on_each_device
+from etc_jax.ops.attention.kernels.gpu import calls
+from etc_jax.ops.attention.kernels.gpu.calls import Inputs, OfRows, Options
+from etc_jax.ops.attention.kernels.pieces import Keys, Vectors
 from etc_jax.ops.attention.parts.softmax import dot, row_deltas
 
 Array = jax.Array

@@ -148,7 +148,7 @@ def backend(name: str) -> ModuleType:
     """The module with `Options` and `attend` of kernels."""
     # Not at the top: Pallas takes a quarter of a second that only kernels need.
     if name == "mosaic":
-        from etc_jax.ops.attention.tpu import joint_rows
+        from etc_jax.ops.attention.kernels.tpu import joint_rows
     else:
-        from etc_jax.ops.attention.pallas import joint_rows
+        from etc_jax.ops.attention.kernels.gpu import joint_rows
     return joint_rows

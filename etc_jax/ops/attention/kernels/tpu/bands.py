@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
-from etc_jax.ops.attention.tpu.registers import LANES, SUBLANES, iota, round_up
+from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, iota, round_up
 
 Array = jax.Array
 

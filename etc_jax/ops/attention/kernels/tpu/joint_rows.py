@@ -17,13 +17,13 @@ from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops import blocking
-from etc_jax.ops.attention.pallas.devices import on_each_device
-from etc_jax.ops.attention.pallas.pieces import Keys, Vectors
+from etc_jax.ops.attention.kernels.devices import on_each_device
+from etc_jax.ops.attention.kernels.pieces import Keys, Vectors
+from etc_jax.ops.attention.kernels.tpu import all_keys, windows
+from etc_jax.ops.attention.kernels.tpu.calls import Inputs
+from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
+from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
 from etc_jax.ops.attention.parts.softmax import row_deltas
-from etc_jax.ops.attention.tpu import all_keys, windows
-from etc_jax.ops.attention.tpu.calls import Inputs
-from etc_jax.ops.attention.tpu.registers import LANES, SUBLANES, round_up
-from etc_jax.ops.attention.tpu.tiles import Softmax
 
 Array = jax.Array
 

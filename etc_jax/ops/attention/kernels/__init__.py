@@ -1,0 +1,1 @@
+"""Attention as kernels: which are taken, and what those of all devices share."""
