@@ -23,6 +23,7 @@ from etc_jax.configs.text_to_text import sled
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.models.encoder_decoder import flops
 from etc_jax.models.encoder_decoder.body import EncoderDecoder
+from etc_jax.models.sled import body
 from etc_jax.models.sled.config import SledConfig
 from etc_jax.objectives.seq2seq import Seq2Seq
 
@@ -174,9 +175,19 @@ def test_memory_is_that_of_the_windows_at_once():
     ids=str,
 )
 def test_windows_split_over_devices(axes):
-    config = with_sled("bart", windows_at_once=4)
+    config = with_sled("bart", windows_at_once=1)
     args = (tokens(2, 3 + 45), tokens(2, 4), tokens(2, 4, seed=3))
     check_on_a_mesh(config, axes, args, 2e-5)
+
+
+@pytest.mark.parametrize(
+    "at_once, steps", [(0, (1, 24)), (1, (6, 4)), (2, (3, 8)), (5, (2, 12))]
+)
+def test_each_device_encodes_as_many_as_are_wanted(at_once, steps):
+    """Gradients are summed over devices after each step: none has less to do."""
+    mesh = sharding.make_mesh(sharding.MeshConfig(data=2, sequence=4))
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        assert body._steps(23, at_once) == steps
 
 
 def test_parameters_are_made_where_windows_are_split():

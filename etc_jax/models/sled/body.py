@@ -119,12 +119,15 @@ def _lengths(ids: Array, ends: str) -> Array:
 
 
 def _steps(total: int, at_once: int) -> tuple[int, int]:
-    """(steps, windows of each): all at once, or as many as are wanted, evenly."""
-    steps = -(-total // min(at_once or total, total))
-    at_once = -(-total // steps)
-    # Each device of a split sequence encodes as many; those in excess are empty.
+    """(steps, windows of each): all at once, or as many as are wanted, evenly.
+
+    Each device of a split sequence encodes so many: the sums of gradients over devices,
+    one for each step, are as few as they can be.
+    """
     ways = sharding.ways("length")
-    return steps, -(-at_once // ways) * ways
+    steps = -(-total // min((at_once or total) * ways, total))
+    # Those in excess are empty.
+    return steps, -(-total // (steps * ways)) * ways
 
 
 def _windows(config: SledConfig, prefix, document, lengths, number) -> Array:

@@ -27,8 +27,8 @@ class SledConfig:
       input_length: longest input, with its prefix.
       last_window: where it ends: "document", with each document, as in the paper;
         "row", with the padding of the batch, as in the authors' code.
-      windows_at_once: of each input; the backward pass then encodes so many again at a
-        time; 0: all.
+      windows_at_once: of each input, on each device that it is split over; the backward
+        pass then encodes so many again at a time; 0: all.
     """
 
     window: int = 0
