@@ -70,8 +70,8 @@ def compile_encoder(
     Raises:
       UserError: if libtpu is not to be had, or knows no such topology.
     """
-    chip = topology_lib.devices(topology)[0]
-    layout = jax.sharding.SingleDeviceSharding(chip)
+    mesh = jax.sharding.Mesh(topology_lib.devices(topology)[:1], ("data",))
+    layout = jax.NamedSharding(mesh, jax.P())
 
     def on_chip(x):
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
@@ -96,9 +96,11 @@ def compile_encoder(
     step = jax.jit(jax.value_and_grad(loss))
     if updates:
         step = jax.jit(update, donate_argnums=0)
-    lowered = step.lower(*jax.tree.map(on_chip, (params, key, *inputs)))
-    began = time.perf_counter()
-    return lowered.compile(), time.perf_counter() - began
+    # Of the mesh, kernels learn which chip they are for.
+    with jax.set_mesh(mesh):
+        lowered = step.lower(*jax.tree.map(on_chip, (params, key, *inputs)))
+        began = time.perf_counter()
+        return lowered.compile(), time.perf_counter() - began
 
 
 def float32_shapes(text: str) -> set[tuple[int, ...]]:
@@ -127,6 +129,7 @@ def config_of(args: argparse.Namespace) -> etc_config.EtcConfig:
     """The encoder that the options ask for, in bfloat16."""
     return getattr(etc_config, args.size)(
         dtype="bfloat16",
+        attention=args.attention,
         remat_policy=args.remat_policy,
         attention_block_size=128,
         attention_chunk_blocks=args.chunk_blocks,
@@ -202,6 +205,7 @@ def parse(argv: Sequence[str] | None):
     add("--dropout", action="store_true", help="as in training")
     add("--global_length", type=int)
     add("--topology", default="v5e:1x1")
+    add("--attention", default="auto", help="such as xla: without kernels")
     add("--remat_policy")
     add("--chunk_blocks", type=int, default=8)
     args = options.parse_args(argv)

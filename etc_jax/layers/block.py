@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
+from etc_jax.layers.dropout import Dropout
 from etc_jax.sharding import constrain
 
 
@@ -66,7 +67,7 @@ class Branches(nn.Module):
         """With dropout, drawn for each stream apart."""
 
         def drop(a):
-            dropout = nn.Dropout(self.dropout_rate)
+            dropout = Dropout(self.dropout_rate)
             return dropout(a, deterministic=self.deterministic)
 
         return jax.tree.map(drop, y)

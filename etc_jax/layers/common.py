@@ -10,6 +10,7 @@ import numpy as np
 from flax import linen as nn
 
 from etc_jax import sharding
+from etc_jax.layers.dropout import Dropout
 from etc_jax.ops import blocking, chunked_loss
 
 # Computed again in the backward pass: their intermediate values are as large as the
@@ -264,7 +265,7 @@ class Mlp(nn.Module):
         rows = as_rows(x)
         # [b * n, e] -> [b * n, mlp_dim]
         hidden = self._dense(self.mlp_dim, "wi", self.stddev)(rows)
-        drop = nn.Dropout(self.hidden_dropout_rate, name="hidden_dropout")
+        drop = Dropout(self.hidden_dropout_rate, name="hidden_dropout")
         # The activation is of wi_gate's map where there is one, else of wi's.
         gate = hidden
         if self.gated:
@@ -272,7 +273,7 @@ class Mlp(nn.Module):
         gate = drop(gate, deterministic=self.deterministic)
         gate = ACTIVATIONS[self.activation](gate)
         hidden = gate * hidden if self.gated else gate
-        drop = nn.Dropout(self.wide_dropout_rate, name="wide_dropout")
+        drop = Dropout(self.wide_dropout_rate, name="wide_dropout")
         hidden = drop(hidden, deterministic=self.deterministic)
         stddev = self.stddev if self.out_stddev is None else self.out_stddev
         # [b * n, mlp_dim] -> [b * n, e] -> [b, n, e]

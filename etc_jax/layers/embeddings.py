@@ -6,6 +6,7 @@ from flax import linen as nn
 
 from etc_jax.base.types import Rows
 from etc_jax.layers.common import Dense, Embed, LayerNorm, truncated_normal
+from etc_jax.layers.dropout import Dropout
 from etc_jax.ops import chunked_loss
 
 
@@ -65,7 +66,7 @@ class EtcEmbeddings(nn.Module):
         norm = {"epsilon": self.epsilon, "dtype": self.dtype}
         self.long_embed_norm = LayerNorm(**norm, param_dtype=self.param_dtype)
         self.global_embed_norm = LayerNorm(**norm, param_dtype=self.param_dtype)
-        self.dropout = nn.Dropout(self.dropout_rate)
+        self.dropout = Dropout(self.dropout_rate)
 
     def _one(self, tokens, types, positions, adder, default_type, side: str):
         # [b, n] -> [b, n, embedding_dim] -> [b, n, e]

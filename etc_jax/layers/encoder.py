@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Embed, LayerNorm, sinusoids, truncated_normal
+from etc_jax.layers.dropout import Dropout
 from etc_jax.ops import chunked_loss
 
 
@@ -85,7 +86,7 @@ class TokenEmbeddings(nn.Module):
         if self.position_kind == "learnt":
             self.position_embedder = table(self.num_positions)
         self.embed_norm = LayerNorm(self.epsilon, self.dtype)
-        self.dropout = nn.Dropout(self.dropout_rate)
+        self.dropout = Dropout(self.dropout_rate)
 
     def __call__(self, tokens, example_ids, types=None, positions=None) -> jax.Array:
         """Embeds a batch.

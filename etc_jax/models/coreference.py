@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Dense, Embed, truncated_normal
+from etc_jax.layers.dropout import Dropout
 
 # The score of an antecedent that is none.
 MASKED = -1e30
@@ -141,7 +142,7 @@ class _Ffnn(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         # [..., e] -> [..., ffnn_dim]
         hidden = Dense((self.ffnn_dim,), self.stddev, self.dtype, name="wi")(x)
-        dropout = nn.Dropout(self.dropout_rate)
+        dropout = Dropout(self.dropout_rate)
         hidden = dropout(jax.nn.relu(hidden), deterministic=self.deterministic)
         # [..., ffnn_dim] -> float32 [...]
         return Dense((1,), self.stddev, jnp.float32, name="wo")(hidden)[..., 0]

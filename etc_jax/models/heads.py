@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from etc_jax.base.types import Rows
 from etc_jax.layers.common import Dense, LayerNorm, Mlp
+from etc_jax.layers.dropout import Dropout
 from etc_jax.models.encoder.heads import SpanLogits
 from etc_jax.models.etc.body import Etc
 from etc_jax.models.etc.config import EtcConfig
@@ -168,7 +169,7 @@ class CandidateHead(nn.Module):
             c.mlp_dim, c.activation, c.initializer_range, c.compute_dtype, name="mlp"
         )
         norm = LayerNorm(c.layer_norm_epsilon, c.compute_dtype, name="mlp_norm")
-        dropout = nn.Dropout(c.dropout_rate)
+        dropout = Dropout(c.dropout_rate)
         # Post-norm whatever the encoder's layers have, as in the official code.
         return norm(y + dropout(mlp(y), deterministic=self.deterministic))
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import ACTIVATIONS, Dense, LayerNorm, Mlp
+from etc_jax.layers.dropout import Dropout
 from etc_jax.models.encoder.config import EncoderConfig
 from etc_jax.models.family import make_body
 
@@ -39,9 +40,9 @@ class EncoderHead(nn.Module):
         options = {"with_pooler": with_pooler, "name": "encoder"}
         return make_body(self.config, self.deterministic, **options)
 
-    def dropout(self) -> nn.Dropout:
+    def dropout(self) -> Dropout:
         """Dropout at the rate of the encoder."""
-        return nn.Dropout(self.config.dropout_rate, deterministic=self.deterministic)
+        return Dropout(self.config.dropout_rate, deterministic=self.deterministic)
 
 
 class EncoderWithoutHead(EncoderHead):

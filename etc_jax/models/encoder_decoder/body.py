@@ -13,6 +13,7 @@ from flax import linen as nn
 from etc_jax import sharding
 from etc_jax.layers.block import one_stream
 from etc_jax.layers.common import Dense, Embed, truncated_normal
+from etc_jax.layers.dropout import Dropout
 from etc_jax.layers.encoder import positions_of
 from etc_jax.layers.relative_bias import RelativeBias
 from etc_jax.layers.self_attention import Memory, Pattern, SequenceInputs
@@ -53,7 +54,7 @@ class OneSide(nn.Module):
             self.block_relpos_bias = self._relative_bias() if sums else None
         if c.embed_norm:
             self.embed_norm = make_norm(c)
-        self.dropout = nn.Dropout(c.dropout_rate)
+        self.dropout = Dropout(c.dropout_rate)
         if below := side.num_layers - side.top_layers:
             self.stack = self._stack(side.patterns, below)
         if side.top_layers:

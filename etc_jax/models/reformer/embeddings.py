@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from etc_jax.layers.common import Embed, sinusoids, truncated_normal
+from etc_jax.layers.dropout import Dropout
 from etc_jax.models.reformer.config import AXIAL_TABLES, ReformerConfig
 from etc_jax.ops import blocking
 
@@ -102,7 +103,7 @@ class ReformerPositions(nn.Module):
           positions: int `[b, n]`; None: places in the row.
         """
         c, n = self.config, x.shape[1]
-        drop = nn.Dropout(c.dropout_rate, deterministic=self.deterministic)
+        drop = Dropout(c.dropout_rate, deterministic=self.deterministic)
         if c.positions == "sinusoidal":
             if positions is None:
                 positions = jnp.arange(n, dtype=jnp.int32)[None]

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from jax.interpreters import partial_eval
+
 
 def matmul_flops(jaxpr: Any) -> float:
     """FLOPs of all matrix products and convolutions of a jaxpr, over all devices.
@@ -15,11 +17,18 @@ def matmul_flops(jaxpr: Any) -> float:
     A scan counts as often as it turns, a Pallas kernel as it says itself or for each
     cell of its grid, a `shard_map` for each device; of branches the most expensive
     counts, and the body of a loop without a known end counts once. What
-    rematerialisation computes again counts again.
+    rematerialisation computes again counts again; what nothing reads does not, as XLA
+    leaves it out.
 
     Args:
       jaxpr: as `jax.jit(f).trace(...).jaxpr` gives.
     """
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    return _flops(live)
+
+
+def _flops(jaxpr: Any) -> float:
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     return sum(_equation_flops(equation) for equation in jaxpr.eqns)
 
@@ -32,7 +41,7 @@ def _equation_flops(equation: Any) -> float:
         return _convolution_flops(equation)
     if name == "pallas_call" and (cost := equation.params["cost_estimate"]):
         return float(cost.flops)
-    inner = [matmul_flops(jaxpr) for jaxpr in _inner(equation.params)]
+    inner = [_flops(jaxpr) for jaxpr in _inner(equation.params)]
     if not inner:
         return 0.0
     return _turns(name, equation.params) * (max if name == "cond" else sum)(inner)

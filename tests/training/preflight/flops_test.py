@@ -36,12 +36,23 @@ def test_a_scan_counts_as_often_as_it_turns():
     assert compiled.cost_analysis()["flops"] < 2 * 2 * 2 * 4 * 4
 
 
+def test_what_nothing_reads_does_not_count():
+    """Such as losses of a pass over microbatches of which weights alone are wanted."""
+
+    def first_sum(x):
+        carry = lambda c, _: ((c[0] + x.sum(), c[1] @ c[1].T), None)  # noqa: E731
+        return jax.lax.scan(carry, (0.0, x), length=3)[0][0]
+
+    assert count(first_sum, jnp.ones((4, 4))) == 0
+
+
 def test_what_is_rematerialised_counts_again():
     def f(a, b):
         return jnp.sin(jnp.sin(a @ b) @ b.T).sum()
 
     plain, again = (
-        count(jax.grad(g, argnums=(0, 1)), A, B) for g in (f, jax.checkpoint(f))
+        count(jax.value_and_grad(g, argnums=(0, 1)), A, B)
+        for g in (f, jax.checkpoint(f))
     )
     assert plain == 6 * ONE
     assert again > plain

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from etc_jax.ops import blocking
+from etc_jax.ops import blocking, dropout
 from etc_jax.ops.attention.bias import OffsetBias, PairBias, summed_to
-from etc_jax.ops.attention.parts.dropout import dropout_factors
 from etc_jax.ops.attention.parts.softmax import (
     MASKED,
     SoftmaxOptions,
@@ -84,7 +83,7 @@ def _global_block(options, query, g_key, t, pairs, draws, dtype):
     factors = None
     if draws is not None:
         rng = draws.stream(_G2G).rng
-        factors = dropout_factors(rng, options.dropout_rate, logits.shape, dtype)
+        factors = dropout.factors(rng, options.dropout_rate, logits.shape, dtype)
     return logits, factors, labels
 
 

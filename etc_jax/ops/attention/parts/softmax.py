@@ -105,7 +105,7 @@ def score_gradients(logits, lse, factors, dp, delta, scale: float):
     Args:
       logits: `[..., keys, q]` of `masked_logits`.
       lse: log-sum-exp of each row, `[..., 1, q]`.
-      factors: of `dropout_factors`, or None.
+      factors: of `ops.dropout.factors`, or None.
       dp: gradient of the probabilities after dropout.
       delta: of `row_deltas`.
       scale: of the logits.

@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from etc_jax.ops import blocking
-from etc_jax.ops.attention.parts.dropout import dropout_factors
+from etc_jax.ops import blocking, dropout
 from etc_jax.ops.attention.parts.softmax import (
     accumulation_dtype,
     dot,
@@ -55,7 +54,7 @@ def _logits(options: WholeOptions, query, key, ids, dtype) -> Array:
 def _factors(options: WholeOptions, rng, shape, dtype) -> Array | None:
     if rng is None:
         return None
-    return dropout_factors(rng, options.dropout_rate, shape, dtype)
+    return dropout.factors(rng, options.dropout_rate, shape, dtype)
 
 
 def _forward(options, query, key, value, ids, rng):

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from etc_jax.ops.attention.parts.dropout import counted_factors
 from etc_jax.ops.attention.parts.softmax import MASKED, finish
+from etc_jax.ops.dropout import counted_factors
 
 Array = jax.Array
 

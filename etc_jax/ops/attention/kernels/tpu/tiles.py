@@ -24,8 +24,8 @@ from etc_jax.ops.attention.kernels.tpu.registers import (
     product,
     side_by_side,
 )
-from etc_jax.ops.attention.parts.dropout import counted_factors
 from etc_jax.ops.attention.parts.softmax import MASKED, normalisation
+from etc_jax.ops.dropout import counted_factors
 
 Array = jax.Array
 
