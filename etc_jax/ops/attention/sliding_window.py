@@ -225,7 +225,7 @@ def attend(
     side_count = 0 if globals_ is None else globals_.index.shape[1]
     if side_keys is not None:
         side_count = side_keys.key.shape[1]
-    on_tpu = choice.tpu_problem(query, radius, side_count, scale)
+    on_tpu = choice.windows_on_tpu(query, radius, side_count, scale)
     problems = {"pallas": problem, "mosaic": problem or on_tpu}
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.choose_kernels(implementation, query, problems, **split)

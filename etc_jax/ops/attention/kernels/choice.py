@@ -26,6 +26,8 @@ _MOST_ON_TPU = {
     "keys to each side": 512,
     "global tokens": 512,
     "features of all heads": 2048,
+    "queries": 32768,
+    "offsets of a bias": 8192,
 }
 
 
@@ -123,20 +125,31 @@ def on_gpu() -> bool:
 _ON: Mapping[str, Callable[[], bool]] = {"pallas": on_gpu, "mosaic": blocking.for_tpu}
 
 
-def tpu_problem(
-    query: jax.Array, radius: int, side_keys: int, scale: float
-) -> str | None:
-    """Why "mosaic" cannot do windows of `[b, n, h, d]` and side keys; None: it can."""
-    _, n, h, d = query.shape
-    for what, size in (
-        ("keys to each side", min(radius, n)),
-        ("global tokens", side_keys),
-        ("features of all heads", h * d),
-    ):
+def tpu_problem(sizes: Mapping[str, int], scale: float) -> str | None:
+    """Why "mosaic" cannot do it; None: it can.
+
+    Args:
+      sizes: of what `_MOST_ON_TPU` bounds.
+      scale: of the products.
+    """
+    for what, size in sizes.items():
         if size > _MOST_ON_TPU[what]:
             return f"there are {size} {what}, more than {_MOST_ON_TPU[what]}"
     # The maximum of a row is looked for before the scale.
     return None if scale > 0 else f"the scale is {scale}, not above 0"
+
+
+def windows_on_tpu(
+    query: jax.Array, radius: int, side_keys: int, scale: float
+) -> str | None:
+    """Why "mosaic" cannot do windows of `[b, n, h, d]` and side keys; None: it can."""
+    _, n, h, d = query.shape
+    sizes = {
+        "keys to each side": min(radius, n),
+        "global tokens": side_keys,
+        "features of all heads": h * d,
+    }
+    return tpu_problem(sizes, scale)
 
 
 def interpreted(name: str) -> bool:

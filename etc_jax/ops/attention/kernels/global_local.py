@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
-from etc_jax.ops.attention.kernels.choice import backend, interpreted, tpu_problem
+from etc_jax.ops.attention.kernels.choice import backend, interpreted, windows_on_tpu
 from etc_jax.ops.attention.kernels.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
@@ -18,7 +18,9 @@ def problems(
         return dict.fromkeys(KERNELS, "the structure is given as tensors")
     return {
         "pallas": _shared_label(structure, rules),
-        "mosaic": tpu_problem(query.long, rules.radius, query.global_.shape[1], scale),
+        "mosaic": windows_on_tpu(
+            query.long, rules.radius, query.global_.shape[1], scale
+        ),
     }
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from etc_jax.base.types import MeshAxes
 from etc_jax.ops.attention.kernels.choice import backend, interpreted
-from etc_jax.ops.attention.kernels.pieces import InlinePiece, Keys, Placed
+from etc_jax.ops.attention.kernels.pieces import InlinePiece, Keys, placed
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import Tokens
 
@@ -47,11 +46,11 @@ def windows(
       `[b, n, h, d]`.
     """
     joint_rows = backend(kernels)
-    rows = _placed(tokens)
+    rows = placed(tokens)
     parts = [Keys(key, value, rows)]
     pieces = [InlinePiece(radius, causal)]
     if side_rows:
-        parts.append(Keys(*side_rows, _placed(side)))
+        parts.append(Keys(*side_rows, placed(side)))
         pieces.append(InlinePiece(None, causal))
     options = joint_rows.Options(
         scale, dropout.rate, tuple(pieces), interpret=interpreted(kernels)
@@ -59,8 +58,3 @@ def windows(
     return joint_rows.attend(
         options, query, rows, tuple(parts), None, dropout.rng, mesh_axes
     )
-
-
-def _placed(tokens: Tokens) -> Placed:
-    index = jnp.arange(tokens.example.shape[1], dtype=jnp.int32)[None]
-    return Placed(index, tokens)

@@ -18,8 +18,8 @@ from jax.ad_checkpoint import checkpoint_name
 from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.kernels.devices import on_each_device
-from etc_jax.ops.attention.kernels.pieces import Keys, Vectors
-from etc_jax.ops.attention.kernels.tpu import all_keys, windows
+from etc_jax.ops.attention.kernels.pieces import Keys, OffsetBias, Vectors
+from etc_jax.ops.attention.kernels.tpu import all_keys, strips, windows
 from etc_jax.ops.attention.kernels.tpu.calls import Inputs
 from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
@@ -54,6 +54,7 @@ class _Arrays(NamedTuple):
       query: `[b, n, h, d]`.
       arrays: (keys, values) of each piece, `[b, k, h, d]` each.
       table: `LabelTable` by the rows of the kernel's table, or None.
+      bias: float32 `[h, places, 128]`, see `strips`, or None.
       rows, keys: integers, see `calls.Inputs`.
       seeds: uint32 `[b, h, pieces]`, or None.
     """
@@ -61,6 +62,7 @@ class _Arrays(NamedTuple):
     query: Array
     arrays: tuple[tuple[Array, Array], ...]
     table: LabelTable | None
+    bias: Array | None
     rows: Array
     keys: tuple[Array, ...]
     seeds: Array | None
@@ -74,6 +76,7 @@ def attend(
     table: LabelTable | None,
     rng: Array | None,
     mesh_axes: MeshAxes,
+    bias: OffsetBias | None = None,
 ) -> Array:
     """Attention of rows over the keys of all pieces, in one softmax.
 
@@ -85,6 +88,7 @@ def attend(
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       rng: key of dropout, or None.
       mesh_axes: that batch and heads are split over.
+      bias: added to the logits of the first piece, or None.
 
     Returns:
       `[b, n, h, d]` in the dtype of `query`; rows that see nothing are zero.
@@ -120,10 +124,20 @@ def attend(
             table.embedding[labels].astype(query.dtype),
             table.bias[labels].astype(jnp.float32),
         )
+    query = _padded(query, LANES)
+    padded = tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces)
+    strip = None
+    if bias is not None:
+        lengths = query.shape[1], padded[0][0].shape[1]
+        span = _kernels(softmax).span(softmax, *lengths)
+        # It is scaled with the products.
+        strip = strips.make(span, bias.values / options.scale, bias.before)
+        strip = jnp.broadcast_to(strip, (h, *strip.shape[1:]))
     arrays = _Arrays(
-        query=_padded(query, LANES),
-        arrays=tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces),
+        query=query,
+        arrays=padded,
         table=table,
+        bias=strip,
         rows=_stacked(of_rows),
         keys=tuple(map(_stacked, of_keys)),
         seeds=seeds,
@@ -134,6 +148,7 @@ def attend(
         query=rows_spec,
         arrays=rows_spec,
         table=jax.P(None, mesh_axes.heads),
+        bias=jax.P(mesh_axes.heads),
         rows=tokens_spec,
         keys=tokens_spec,
         seeds=jax.P(mesh_axes.batch, mesh_axes.heads),
@@ -165,19 +180,26 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
         widths = [(0, 0)] * (x.ndim - 2) + [(0, more_heads), (0, more_features)]
         return jnp.pad(x, widths).reshape(*x.shape[:-2], -1)
 
-    embedding = bias = seeds = None
+    embedding = label_bias = bias = seeds = None
     if arrays.table is not None:
         embedding = features(arrays.table.embedding)
-        bias = jnp.pad(arrays.table.bias, ((0, 0), (0, more_heads)))
+        label_bias = jnp.pad(arrays.table.bias, ((0, 0), (0, more_heads)))
         # [labels, h] -> [groups, labels, ways]
-        bias = jnp.swapaxes(bias.reshape(bias.shape[0], -1, ways), 0, 1)
+        count = label_bias.shape[0]
+        label_bias = jnp.swapaxes(label_bias.reshape(count, -1, ways), 0, 1)
+    if arrays.bias is not None:
+        bias = blocking.pad_axis(arrays.bias, 0, 0, more_heads)
+        # [h, places, 128] -> [groups, places, ways, 128], then merged.
+        bias = jnp.swapaxes(bias.reshape(-1, ways, *bias.shape[1:]), 1, 2)
+        bias = bias.reshape(*bias.shape[:2], -1)
     if arrays.seeds is not None:
         seeds = jnp.pad(arrays.seeds, ((0, 0), (0, more_heads), (0, 0)))
     inputs = Inputs(
         query=features(arrays.query),
         arrays=jax.tree.map(features, arrays.arrays),
         embedding=embedding,
-        label_bias=bias,
+        label_bias=label_bias,
+        bias=bias,
         rows=arrays.rows,
         keys=arrays.keys,
         seeds=seeds,

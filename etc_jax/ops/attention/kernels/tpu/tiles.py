@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from etc_jax.ops.attention.kernels.pieces import InlinePiece, RulePiece, Vectors
-from etc_jax.ops.attention.kernels.tpu import bands
+from etc_jax.ops.attention.kernels.tpu import bands, strips
 from etc_jax.ops.attention.kernels.tpu.registers import (
     LANES,
     head_products,
@@ -132,6 +132,8 @@ class Tile(NamedTuple):
       pairs: refs of the pairs.
       first: distance of key 0 from query 0; read if labels go by distance.
       start: index of key 0 among the keys of the piece, for dropout.
+      strip: ref of the bias of offsets, `[places, ways * 128]`, or None.
+      place: of key 0 and query 0 in the strip.
     """
 
     number: int
@@ -140,9 +142,11 @@ class Tile(NamedTuple):
     pairs: Pairs
     first: int
     start: Any
+    strip: Any = None
+    place: Any = 0
 
     def scores(self, softmax: Softmax, query: Array, column: Array | None) -> Array:
-        """Products of keys and queries, label logits and mask, before the scale.
+        """Products of keys and queries, label logits, bias and mask, before the scale.
 
         Args:
           softmax: static choices.
@@ -155,6 +159,10 @@ class Tile(NamedTuple):
         scores = product(self.key, query, (1, 1))
         if column is not None:
             scores = scores + self._label_logits(softmax, column)
+        if self.strip is not None:
+            keys, q = self.pairs.mask.shape
+            bias = strips.read(self.strip, self.place, keys, softmax.ways, q)
+            scores = scores + bias
         return scores + side_by_side(self.pairs.mask[...], softmax.ways)
 
     def _label_logits(self, softmax: Softmax, column: Array) -> Array:
