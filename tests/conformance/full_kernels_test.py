@@ -7,13 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tpu_process
-from pair_options_test import FAR, KINDS, H, normal, packed, rows
+from jax.experimental.pallas import tpu as pltpu
+from pair_options_test import FAR, KINDS, B, D, H, normal, packed, rows
 
 from etc_jax import sharding
 from etc_jax.base.types import MeshAxes
-from etc_jax.ops.attention import full
+from etc_jax.ops.attention import full, sliding_window
 from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.kernels.tpu import all_keys
+from etc_jax.ops.attention.sliding_window import SideKeys
+from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
 from etc_jax.training.preflight import topology
 
 
@@ -72,6 +75,61 @@ def test_full_attention_equals_every_pair(kind, q, k, causal):
     out, grads = compare(attend, *rows(q, k), values)
     blind = ids["query_ids"] == 0
     assert not np.asarray(out)[blind].any() and not np.asarray(grads[0])[blind].any()
+
+
+@pytest.mark.parametrize("kind", ["buckets", "slopes of all heads"])
+@pytest.mark.parametrize(
+    "n, radius, dilation, causal",
+    [
+        (3, 5, 1, False),
+        (150, 40, 1, False),
+        (300, 140, 1, True),
+        (70, 5, (1, 3, 3), False),
+    ],
+)
+@pytest.mark.full(but=["150-40-1-False-buckets"])
+def test_windows_with_a_bias_equal_every_pair(kind, n, radius, dilation, causal):
+    def attend(form, query, key, value, values):
+        return sliding_window.attend(
+            *(query, key, value),
+            radius=radius,
+            dilation=dilation,
+            causal=causal,
+            example_ids=packed(n),
+            bias=KINDS[kind][0](values, causal),
+            scale=0.7,
+            implementation=form,
+        )
+
+    compare(attend, *rows(n, n), KINDS[kind][1])
+
+
+def with_blocks(form, query, key, value, sums, table, of_blocks, *, ids, size, **how):
+    """LongT5's windows, and keys of sums over blocks of so many tokens."""
+    blocks = blocks_of(ids, size)
+    b, n, h, d = query.shape
+    found = block_sums(sums.reshape(b, n, h * d), blocks).reshape(b, -1, h, d)
+    found = found.astype(query.dtype)
+    table, of_blocks = (BucketBias(x, FAR, causal=False) for x in (table, of_blocks))
+    sides = side_bias(of_blocks, blocks)
+    return sliding_window.attend(
+        *(query, key, value),
+        example_ids=ids,
+        side_keys=SideKeys(found, jnp.tanh(found), blocks.example, sides),
+        bias=table,
+        implementation=form,
+        **how,
+    )
+
+
+@pytest.mark.parametrize(
+    "n, radius, size", [(40, 50, 16), (400, 40, 16), (1300, 127, 8), (300, 20, 60)]
+)
+@pytest.mark.full(but=["40-50-16"])
+def test_keys_of_blocks_equal_every_pair(n, radius, size):
+    more = (normal(B, n, H, D, seed=7), *(normal(8, H, seed=x) for x in (5, 6)))
+    how = {"ids": packed(n), "radius": radius, "size": size, "scale": 0.7}
+    compare(functools.partial(with_blocks, **how), *rows(n, n), *more)
 
 
 @pytest.mark.full
@@ -138,6 +196,11 @@ def test_what_kernels_cannot_do_is_an_error_that_says_so():
     ):
         with pytest.raises(ValueError, match=f'"{name}": .*{problem}'):
             full.attend(x, x, x, implementation=name, **options)
+    for size, problem in ((2, "128 tokens have"), (16, "dilated windows have keys")):
+        how = {"ids": packed(400), "size": size, "radius": 3, "dilation": 2}
+        x = np.ones((B, 400, H, D), np.float32)
+        with pytest.raises(ValueError, match=problem):
+            with_blocks("mosaic", x, x, x, x, *[np.ones((8, H))] * 2, **how)
     long = jax.ShapeDtypeStruct((1, 5000, 1, 4), np.float32)
     attend = functools.partial(full.attend, bias=KINDS["slopes"][0](np.ones(1)))
     with pytest.raises(ValueError, match="9999 offsets of a bias, more than 8192"):
@@ -205,30 +268,81 @@ def test_full_attention_compiles_for_tpus_and_leaves_no_logits_in_memory():
     print(tpu_process.in_a_process(__name__, compile_full_attention))
 
 
+def block_pass(arrays, table, ids, *, form="auto", **options):
+    """LongT5's."""
+    how = {"ids": ids[0], "radius": 127, "size": 16, **options}
+    return with_blocks(form, *arrays, table, table, **how)
+
+
+def compile_windows_and_blocks():
+    """What "auto" takes, for a chip of each kind."""
+    for chip in CHIPS:
+        program = compiled(chip, block_pass, [(1, 16384, 12, 64)] * 4)
+        text = program.as_text()
+        assert text.count('custom_call_target="tpu_custom_call"') == 2
+        moved = program.cost_analysis()["bytes accessed"]
+        temporaries = program.memory_analysis().temp_size_in_bytes
+        print(chip, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
+        assert moved < 3e9 and temporaries < 512 * 2**20
+
+
+@pytest.mark.tpu_aot
+def test_windows_and_keys_of_blocks_compile_for_tpus():
+    print(tpu_process.in_a_process(__name__, compile_windows_and_blocks))
+
+
 @pytest.mark.full
-def test_eight_devices_equal_one():
+def test_memories_of_a_tpu_are_simulated_too(capfd):
+    """Catches a block that is read before it came, or is never written."""
+    ids = {"query_ids": packed(600), "example_ids": packed(1100, seed=2)}
+    more = (normal(B, 140, H, D, seed=7), *(normal(8, H, seed=x) for x in (5, 6)))
+    how = {"ids": packed(140), "radius": 20, "size": 16}
+
+    def attend(form, query, key, value, values):
+        bias = KINDS["buckets"][0](values)
+        options = {"causal": True, "implementation": form, **ids}
+        plain = full.attend(query, key, value, **options)
+        return full.attend(query, key, value, bias=bias, **options) + plain
+
+    params = pltpu.InterpretParams(detect_races=True, num_cores_or_threads=2)
+    with pltpu.force_tpu_interpret_mode(params):
+        compare(attend, *rows(600, 1100), KINDS["buckets"][1])
+        compare(functools.partial(with_blocks, **how), *rows(140, 140), *more)
+    assert "RACE DETECTED" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("op", ["full", "blocks"])
+@pytest.mark.full
+def test_eight_devices_equal_one(op):
     if jax.device_count() < 8:
         pytest.skip(f"needs eight devices, there are {jax.device_count()}")
-    x = [np.repeat(x, 4, axis=0).astype(np.float32) for x in rows(9, 9)]
-    x = [np.concatenate([x, x[:, :, :1]], axis=2) for x in x]
+    n = 40
+    arrays = [*rows(n, n), normal(B, n, H, D, seed=7)]
+    arrays = [np.repeat(x, 4, axis=0).astype(np.float32) for x in arrays]
+    arrays = [np.concatenate([x, x[:, :, :1]], axis=2) for x in arrays]
     table = normal(8, H + 1).astype(np.float32)
+    ids = np.repeat(packed(n), 4, axis=0)
 
     def loss(arrays, table, mesh_axes):
-        out = full.attend(
-            *arrays,
-            bias=BucketBias(table, FAR, causal=False),
-            implementation="mosaic",
-            dropout_rate=0.2,
-            dropout_rng=jax.random.key(1),
-            mesh_axes=mesh_axes,
-        )
+        options = {
+            "dropout_rate": 0.2,
+            "dropout_rng": jax.random.key(1),
+            "mesh_axes": mesh_axes,
+        }
+        if op == "blocks":
+            how = {"ids": ids, "radius": 5, "size": 16, **options}
+            out = with_blocks("mosaic", *arrays, table, table, **how)
+        else:
+            bias = BucketBias(table, FAR, causal=False)
+            options |= {"implementation": "mosaic", "example_ids": ids}
+            out = full.attend(*arrays[:3], bias=bias, **options)
         return (out**2).sum(), out
 
     gradient = jax.grad(loss, (0, 1), has_aux=True)
-    want = jax.jit(functools.partial(gradient, mesh_axes=MeshAxes()))(x, table)
+    want = jax.jit(functools.partial(gradient, mesh_axes=MeshAxes()))(arrays, table)
     mesh = sharding.make_mesh(sharding.MeshConfig(data=4, tensor=2))
     with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
         axes = sharding.mesh_axes()
-        got = jax.jit(functools.partial(gradient, mesh_axes=axes))(x, table)
+        got = jax.jit(functools.partial(gradient, mesh_axes=axes))(arrays, table)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(), rtol=0)

@@ -28,6 +28,8 @@ _MOST_ON_TPU = {
     "features of all heads": 2048,
     "queries": 32768,
     "offsets of a bias": 8192,
+    "biases of all heads": 8192,
+    "features of all keys beside": 2**20,
 }
 
 
@@ -139,17 +141,14 @@ def tpu_problem(sizes: Mapping[str, int], scale: float) -> str | None:
     return None if scale > 0 else f"the scale is {scale}, not above 0"
 
 
-def windows_on_tpu(
-    query: jax.Array, radius: int, side_keys: int, scale: float
-) -> str | None:
-    """Why "mosaic" cannot do windows of `[b, n, h, d]` and side keys; None: it can."""
+def window_sizes(query: jax.Array, radius: int, global_tokens: int) -> dict[str, int]:
+    """For `tpu_problem`, of windows of `[b, n, h, d]` and global tokens."""
     _, n, h, d = query.shape
-    sizes = {
+    return {
         "keys to each side": min(radius, n),
-        "global tokens": side_keys,
+        "global tokens": global_tokens,
         "features of all heads": h * d,
     }
-    return tpu_problem(sizes, scale)
 
 
 def interpreted(name: str) -> bool:

@@ -279,12 +279,13 @@ def _for_each_tile(inputs, scratch, softmax: Softmax, sizes: _Sizes, at, fn) -> 
 
         def use(number=number, pairs=pairs):
             key, value = (inputs[name][number][...] for name in _OF_KEYS)
-            start, strip, of_strip = 0, None, 0
+            start, bias = 0, None
             if number == last:
                 start = at.chunk * key.shape[0]
             if "bias" in inputs:
-                strip, of_strip = inputs["bias"], sizes.lead + start - first_query
-            fn(Tile(number, key, value, pairs, 0, start, strip, of_strip))
+                at_strip = sizes.lead + start - first_query
+                bias = strips.Strip(inputs["bias"], at_strip)
+            fn(Tile(number, key, value, pairs, 0, start, bias))
 
         if number == last:
             seen = True
@@ -388,7 +389,7 @@ def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
         if column is not None:
             tile.add_label_gradient(softmax, column, of_tile.scores)
         if d_bias is not None:
-            strips.add_gradient(d_bias, tile.place, softmax.ways, of_tile.scores)
+            tile.add_bias_gradient(softmax, d_bias, of_tile.scores)
         for ref, total, gradient in zip(
             (outputs[name][tile.number] for name in _OF_KEYS),
             sums or (None, None),

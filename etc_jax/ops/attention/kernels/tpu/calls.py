@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax, chosen
 
 Array = jax.Array
@@ -28,6 +29,7 @@ class Inputs(NamedTuple):
       embedding: of labels, by the rows of the kernel's table, `[labels, F]`, or None.
       label_bias: float32 `[groups, labels, ways]`, or None.
       bias: strips, see `strips`, float32 `[groups, places, ways * 128]`, or None.
+      side_bias: the same of the second piece, by blocks of queries, or None.
       rows: integers of the rows, int32 `[b, 8 or more, n]`.
       keys: integers of the keys of each piece, int32 `[b, 8 or more, k]`.
       seeds: uint32 `[b, groups * ways, pieces]` of dropout, or None.
@@ -38,6 +40,7 @@ class Inputs(NamedTuple):
     embedding: Array | None
     label_bias: Array | None
     bias: Array | None
+    side_bias: BlockBias | None
     rows: Array
     keys: tuple[Array, ...]
     seeds: Array | None
@@ -152,6 +155,12 @@ def of_table(softmax: Softmax, inputs: Inputs, fetches: int) -> dict:
     return parts
 
 
+def whole(x: Array) -> Part:
+    """An array `[groups, ...]` of which each program has all; it is read once."""
+    zeros = (0,) * x.ndim
+    return Part(x, x.shape, lambda *_: zeros, 1)
+
+
 def per_example(examples: int, shape: tuple[int, ...]) -> Part:
     """Float32 sums `[examples, *shape]` over all programs of an example."""
     array = jax.ShapeDtypeStruct((examples, *shape), jnp.float32)
@@ -196,10 +205,14 @@ def finished(softmax: Softmax, inputs: Inputs, results: dict, arrays: tuple) -> 
         *lead, lanes = columns.shape
         columns = columns.reshape(*lead, softmax.ways, lanes // softmax.ways)
         bias = columns.sum(axis=(0, -1)) * softmax.scale
-    d_bias = results.get("bias")
-    if d_bias is not None and d_bias.ndim > inputs.bias.ndim:
-        d_bias = d_bias.sum(axis=0)
+    d_bias, d_side_bias = results.get("bias"), None
     if d_bias is not None:
-        d_bias = d_bias * softmax.scale
+        # Of each example, or of all.
+        d_bias = d_bias.reshape(-1, *inputs.bias.shape).sum(axis=0) * softmax.scale
+    if inputs.side_bias is not None:
+        strips = results["side_bias"].sum(axis=0) * softmax.scale
+        strips = strips[..., : inputs.side_bias.strips.shape[2]]
+        d_side_bias = BlockBias(strips, None, None)
     query = results["query"]
-    return Inputs(query, arrays, embedding, bias, d_bias, None, None, None)
+    biases = bias, d_bias, d_side_bias
+    return Inputs(query, arrays, embedding, *biases, None, None, None)
