@@ -5,6 +5,7 @@ import dataclasses
 import jax
 from flax import linen as nn
 
+from etc_jax import sharding
 from etc_jax.layers.projections import HeadProjections
 from etc_jax.layers.self_attention import SequenceInputs
 from etc_jax.ops.attention import full, memory_rows
@@ -34,6 +35,7 @@ class CrossAttention(HeadProjections):
             value,
             example_ids=memory.example_ids,
             query_ids=inputs.example_ids,
+            mesh_axes=sharding.mesh_axes(),
             **self.options(),
         )
         # [b, m, h, d] -> [b, m, e]

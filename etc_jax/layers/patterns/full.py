@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
+from etc_jax import sharding
 from etc_jax.layers.self_attention import Pattern, Projected, SequenceInputs
 from etc_jax.ops.attention import full
 from etc_jax.ops.flops import pairs_between, pairs_within
@@ -16,6 +17,7 @@ class Full(Pattern):
     """Tokens see each other (Devlin et al. 2018)."""
 
     full_attention_length: ClassVar[None] = None
+    kernel_problem: ClassVar[None] = None
     # As transformers: what counts sees no padding, but a loss over all places, as of
     # spans there, depends on its rows.
     options: ClassVar[dict[str, bool]] = {"padding_sees": True}
@@ -28,6 +30,7 @@ class Full(Pattern):
         return full.attend(
             *projected.rows,
             bias=inputs.bias,
+            mesh_axes=sharding.mesh_axes(),
             **self.options,
             **layer.options(),
             example_ids=inputs.example_ids,

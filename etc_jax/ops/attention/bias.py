@@ -144,10 +144,14 @@ class SideBias(NamedTuple):
     Attributes:
       rows: `[b or 1, m, h or 1, g]`.
       index: int `[b, n]`, the row of each token.
+      values: `[h or 1, 2 * g]`, if row m + 1 has those of the offsets of the keys from
+        number m, -g + 1 to g in all, and row 0 is of tokens that see none of them;
+        then tokens of one row lie together, in the order of the rows. Or None.
     """
 
     rows: Array
     index: Array
+    values: Array | None = None
 
     @classmethod
     def of_tokens(cls, bias: Array) -> SideBias:

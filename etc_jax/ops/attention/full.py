@@ -12,11 +12,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import WHOLE, MeshAxes
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense
 from etc_jax.ops.attention.bias import BiasFn, OffsetBias, PairBias
+from etc_jax.ops.attention.kernels import choice, full as by_kernels
 from etc_jax.ops.attention.parts import inline_dense, tiled_rows
-from etc_jax.ops.attention.parts.checks import check_implementation, check_rows
+from etc_jax.ops.attention.parts.checks import check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.global_rows import global_rows
 from etc_jax.ops.attention.parts.inline_pairs import InlinePairs, Tokens
@@ -43,6 +45,7 @@ def attend(
     dropout_rate: float = 0.0,
     dropout_rng: Array | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Array:
     """Softmax attention over all keys: softmax(query . key * scale + bias) . value.
 
@@ -62,10 +65,12 @@ def attend(
       bias: float `[b or 1, h or 1, q, k]`, or a function of offsets (see `BiasFn`),
         whose pairs never exist at once; it is not scaled.
       scale: of the products; None: 1 / sqrt(d).
-      implementation: "xla" (memory linear in k), "dense" (the oracle), "auto".
+      implementation: "xla" (memory linear in k), "mosaic" (kernels for TPUs), "dense"
+        (the oracle), "auto": see `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       shards: devices that batch and heads are split over.
+      mesh_axes: mesh axes that they are split over: kernels need to know.
 
     Returns:
       `[b, q, h, d]`.
@@ -73,11 +78,17 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    check_implementation(implementation)
     check_rows(query, key, value, example_ids, query_ids)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     b, count, h, d = query.shape
     n = key.shape[1]
+    scale = d**-0.5 if scale is None else scale
+    # `OffsetBias` has static offsets, of queries 0, 1, ...; with any other start (of a
+    # cache) and for the oracle the function gives all pairs.
+    in_order = isinstance(query_start, int) and query_start == 0
+    problems = by_kernels.problems(query, key, bias, in_order, scale)
+    split = {"sequence_axis": None, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.choose_kernels(implementation, query, problems, **split)
     if not count:
         return query
     if query_ids is None:
@@ -93,9 +104,6 @@ def attend(
     # [1 or b, q] places of the queries among those of the keys, [1, k].
     position = start + jnp.arange(count, dtype=jnp.int32)[None]
     key_position = jnp.arange(n, dtype=jnp.int32)[None]
-    # `OffsetBias` has static offsets, of queries 0, 1, ...; with any other start (of a
-    # cache) and for the oracle the function gives all pairs.
-    in_order = isinstance(query_start, int) and query_start == 0
     if callable(bias) and (implementation == "dense" or not in_order):
         # Offsets [b or 1, q, k] -> [h or 1, b or 1, q, k] -> [b or 1, h or 1, q, k].
         bias = jnp.moveaxis(bias(key_position[:, None] - position[..., None]), 0, 1)
@@ -116,10 +124,12 @@ def attend(
         ),
         causal=causal,
         bias=bias,
-        scale=d**-0.5 if scale is None else scale,
+        scale=scale,
         dropout=dropout,
         shards=shards,
         shard=SequenceShard(),
+        kernels=None if kernels is None else (kernels, mesh_axes),
+        in_order=in_order,
     )
 
 
@@ -136,6 +146,8 @@ def some_rows(
     dropout: Dropout,
     shards: int,
     shard: SequenceShard,
+    kernels: tuple[str, MeshAxes] | None = None,
+    in_order: bool = False,
 ) -> Array:
     """Attention of some queries over the whole sequence.
 
@@ -152,15 +164,29 @@ def some_rows(
       dropout: of probabilities.
       shards: devices that batch and heads are split over.
       shard: of these n tokens in the whole sequence.
+      kernels: that do it, and the mesh axes that batch and heads are split over.
+      in_order: whether query i stands at place i of the sequence.
 
     Returns:
       `[b, g, h, d]`.
     """
     b, g, h, d = query.shape
     n = key.shape[1]
+    rows = query, key, value, query_tokens, tokens
+    if kernels is not None:
+        name, mesh_axes = kernels
+        return by_kernels.attend(
+            name,
+            *rows,
+            causal=causal,
+            bias=bias,
+            scale=scale,
+            dropout=dropout,
+            mesh_axes=mesh_axes,
+            in_order=in_order,
+        )
     plain = bias is None and dropout.rng is None and shard.axis_name is None
     if plain and tiled_rows.is_faster(g, shards):
-        rows = query, key, value, query_tokens, tokens
         return tiled_rows.attend(*rows, causal=causal, scale=scale)
     # Blocks of keys here, and all queries in one row of each.
     # A step's logits are [b, h, chunks * size, g]: 64 queries count as one row.

@@ -221,12 +221,17 @@ def attend(
         side_keys = side_keys if side_keys.key.shape[1] else None
     dropout = Dropout.make(dropout_rate, dropout_rng)
     scale = query.shape[3] ** -0.5 if scale is None else scale
-    problem = _kernel_problem(dilation, offsets, bias, mesh_axes)
-    side_count = 0 if globals_ is None else globals_.index.shape[1]
-    if side_keys is not None:
-        side_count = side_keys.key.shape[1]
-    on_tpu = choice.tpu_problem(query, radius, side_count, scale)
-    problems = {"pallas": problem, "mosaic": problem or on_tpu}
+    problems = by_kernels.problems(
+        query,
+        radius=radius,
+        dilation=dilation,
+        globals_=globals_,
+        side_keys=side_keys,
+        offsets=offsets,
+        bias=bias,
+        scale=scale,
+        mesh_axes=mesh_axes,
+    )
     split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.choose_kernels(implementation, query, problems, **split)
     b, n, _, _ = query.shape
@@ -269,15 +274,6 @@ def attend(
     if sequence_axis is None:
         return _attend(_Arrays(*inputs), choices, SequenceShard())
     return _split(sequence_axis, _Arrays(*inputs), choices)
-
-
-def _kernel_problem(dilation, offsets, bias, mesh_axes: MeshAxes) -> str | None:
-    """Why kernels cannot do it; None: they can."""
-    if offsets is not None or bias is not None:
-        return "offsets have labels or biases"
-    if any(mesh_axes) and set(dilation) != {1}:
-        return "dilated windows are split over devices"
-    return None
 
 
 def _tokens(example_ids: Array, globals_: Globals | None) -> tuple[Tokens, Tokens]:
@@ -373,7 +369,10 @@ def _all_windows(x: _Arrays, choices: _Choices, shard: SequenceShard) -> Array:
             # [1, 1, h or 1, 2 * reach + 1], and rows are [b or 1, m, h or 1, g].
             bias = RowBias(of_heads(x.biases.windows[stream][None, None]), None)
             if (to_globals := x.biases.to_globals) is not None:
-                to_globals = to_globals._replace(rows=of_heads(to_globals.rows))
+                rows, index, values = to_globals
+                if values is not None:
+                    values = of_heads(values[None, None])[0, 0]
+                to_globals = SideBias(of_heads(rows), index, values)
                 bias = bias._replace(side=to_globals)
         dropout = choices.dropout.stream(stream + 1)
         query, key, value, *side_rows = map(of_heads, (*x[:3], *x.side_rows))
@@ -441,6 +440,9 @@ def _windows(
     )
     b, n, h, d = query.shape
     radius = min(choices.radius, total - 1)
+    if bias is not None:
+        # [h or 1, 2 * reach + 1] -> [h or 1, 2r + 1].
+        bias = bias._replace(window=_near(bias.window[0, 0].T, radius).T)
     if choices.kernels is not None:
         name, mesh_axes = choices.kernels
         out = by_kernels.windows(
@@ -456,6 +458,7 @@ def _windows(
             scale=choices.scale,
             dropout=dropout,
             mesh_axes=mesh_axes,
+            bias=bias,
         )
         return _unfold(out, step, whole)
     g = side.example.shape[1]
@@ -479,16 +482,13 @@ def _windows(
     if not side_rows:
         side_rows = (jnp.zeros((b, 0, h, d), query.dtype),) * 2
     sides = (jnp.swapaxes(x, 1, 2) for x in side_rows)
-    if bias is not None:
-        # [h or 1, 2 * reach + 1] -> [h or 1, 2r + 1].
-        bias = bias._replace(window=_near(bias.window[0, 0].T, radius).T)
-        if bias.side is not None:
-            # Folded and padded as queries are; each fold reads the rows of its batch.
-            index = blocking.pad_axis(_fold(bias.side.index, step), 1, 0, padded - n)
-            rows = bias.side.rows
-            if rows.shape[0] > 1:
-                rows = jnp.repeat(rows, step, axis=0)
-            bias = bias._replace(side=SideBias(rows, index))
+    if bias is not None and bias.side is not None:
+        # Folded and padded as queries are; each fold reads the rows of its batch.
+        index = blocking.pad_axis(_fold(bias.side.index, step), 1, 0, padded - n)
+        rows = bias.side.rows
+        if rows.shape[0] > 1:
+            rows = jnp.repeat(rows, step, axis=0)
+        bias = bias._replace(side=SideBias(rows, index))
     out = long_rows(
         options, blocks_of(query), *around, *sides, table, bias, pairs, draws
     )
@@ -519,7 +519,11 @@ def _split(axis_name: str, x: _Arrays, choices: _Choices) -> Array:
         global_specs = Globals(everywhere, everywhere, long, long)
     if x.biases is not None:
         # Rows are read by number, so that each device has all of them.
-        rows = None if x.biases.to_globals is None else SideBias(everywhere, long)
+        rows = (
+            None
+            if x.biases.to_globals is None
+            else SideBias(everywhere, long, everywhere)
+        )
         bias_specs = _Biases(everywhere, rows, long)
     in_parts = (long, long, long, global_specs, long)
     specs = _Arrays(*in_parts, everywhere, everywhere, everywhere, bias_specs)
@@ -553,7 +557,7 @@ def _check_side_keys(side_keys: SideKeys, shape, globals_, bias) -> None:
     for name, full_shape in want.items():
         if (got := getattr(side_keys, name).shape) != full_shape:
             raise ValueError(f"side_keys.{name} has shape {got}, expected {full_shape}")
-    rows, index = side_keys.bias
+    rows, index, _ = side_keys.bias
     fits = rows.shape[0] in (1, b) and rows.shape[2:] in ((h, g), (1, g))
     if index.shape != (b, n) or not fits:
         raise ValueError(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from etc_jax.ops.attention.bias import BiasFn, SideBias
+from etc_jax.ops.attention.bias import BiasFn, SideBias, toeplitz
 
 Array = jax.Array
 
@@ -102,8 +102,9 @@ def side_bias(bias: BiasFn, blocks: Blocks) -> SideBias:
       a row for the tokens of each block, and one for those without, `[g + 1, h or 1,
       g]`.
     """
-    number = jnp.arange(blocks.example.shape[1], dtype=jnp.int32)
-    query_block = jnp.concatenate([jnp.full((1,), -1, jnp.int32), number])
-    # [1, g] - [g + 1, 1] -> [h or 1, g + 1, g] -> [1, g + 1, h or 1, g].
-    rows = jnp.moveaxis(bias(number[None] - query_block[:, None]), 0, 1)[None]
-    return SideBias(rows, blocks.of_token + 1)
+    count = blocks.example.shape[1]
+    # [h or 1, 2 * g], of the offsets from block g - 1 to 0 up to those from none.
+    values = bias(jnp.arange(1 - count, count + 1, dtype=jnp.int32))
+    # [h or 1, g + 1, g]: row m is of block m - 1, so that key k is k - m + 1 away.
+    rows = jnp.swapaxes(toeplitz(values, count, count + 1), 1, 2)
+    return SideBias(jnp.swapaxes(rows, 0, 1)[None], blocks.of_token + 1, values)

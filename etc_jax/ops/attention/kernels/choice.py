@@ -26,6 +26,10 @@ _MOST_ON_TPU = {
     "keys to each side": 512,
     "global tokens": 512,
     "features of all heads": 2048,
+    "queries": 32768,
+    "offsets of a bias": 8192,
+    "biases of all heads": 8192,
+    "features of all keys beside": 2**20,
 }
 
 
@@ -123,20 +127,28 @@ def on_gpu() -> bool:
 _ON: Mapping[str, Callable[[], bool]] = {"pallas": on_gpu, "mosaic": blocking.for_tpu}
 
 
-def tpu_problem(
-    query: jax.Array, radius: int, side_keys: int, scale: float
-) -> str | None:
-    """Why "mosaic" cannot do windows of `[b, n, h, d]` and side keys; None: it can."""
-    _, n, h, d = query.shape
-    for what, size in (
-        ("keys to each side", min(radius, n)),
-        ("global tokens", side_keys),
-        ("features of all heads", h * d),
-    ):
+def tpu_problem(sizes: Mapping[str, int], scale: float) -> str | None:
+    """Why "mosaic" cannot do it; None: it can.
+
+    Args:
+      sizes: of what `_MOST_ON_TPU` bounds.
+      scale: of the products.
+    """
+    for what, size in sizes.items():
         if size > _MOST_ON_TPU[what]:
             return f"there are {size} {what}, more than {_MOST_ON_TPU[what]}"
     # The maximum of a row is looked for before the scale.
     return None if scale > 0 else f"the scale is {scale}, not above 0"
+
+
+def window_sizes(query: jax.Array, radius: int, global_tokens: int) -> dict[str, int]:
+    """For `tpu_problem`, of windows of `[b, n, h, d]` and global tokens."""
+    _, n, h, d = query.shape
+    return {
+        "keys to each side": min(radius, n),
+        "global tokens": global_tokens,
+        "features of all heads": h * d,
+    }
 
 
 def interpreted(name: str) -> bool:

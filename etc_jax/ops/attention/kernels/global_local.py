@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
-from etc_jax.ops.attention.kernels.choice import backend, interpreted, tpu_problem
+from etc_jax.ops.attention.kernels.choice import (
+    backend,
+    interpreted,
+    tpu_problem,
+    window_sizes,
+)
 from etc_jax.ops.attention.kernels.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
@@ -16,9 +21,10 @@ def problems(
     """Why kernels cannot do it, by name; None: they can."""
     if isinstance(structure, st.ExplicitStructure):
         return dict.fromkeys(KERNELS, "the structure is given as tensors")
+    sizes = window_sizes(query.long, rules.radius, query.global_.shape[1])
     return {
         "pallas": _shared_label(structure, rules),
-        "mosaic": tpu_problem(query.long, rules.radius, query.global_.shape[1], scale),
+        "mosaic": tpu_problem(sizes, scale),
     }
 
 

@@ -8,7 +8,7 @@ of each pair whether the key is seen, and under which label.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ class RulePiece:
     rules: st.Rules
     name: str
     others: tuple[int, ...] = ()
+    causal_in_order: ClassVar[bool] = False
 
     @property
     def radius(self) -> int | None:
@@ -55,6 +56,12 @@ class Placed(NamedTuple):
     tokens: Tokens
 
 
+def placed(tokens: Tokens) -> Placed:
+    """Tokens `[b, n]` in their order."""
+    index = jnp.arange(tokens.example.shape[1], dtype=jnp.int32)[None]
+    return Placed(index, tokens)
+
+
 @dataclasses.dataclass(frozen=True)
 class InlinePiece:
     """A piece of a sequence with global tokens in it, which has no labels.
@@ -62,12 +69,19 @@ class InlinePiece:
     Attributes:
       radius: of the window; None: the keys are the global tokens.
       causal: no key after the row.
+      in_order: whether row i stands at place i of the keys, and so does key i.
     """
 
     radius: int | None
     causal: bool
+    in_order: bool = False
     others: tuple[int, ...] = ()
     max_distance: int = 0
+
+    @property
+    def causal_in_order(self) -> bool:
+        """Whether no row sees a key of a higher number."""
+        return self.causal and self.in_order
 
     def __call__(self, rows: Placed, keys: Placed):
         """(mask, None) of tokens that broadcast."""
@@ -90,6 +104,18 @@ class Keys(NamedTuple):
     key: Array
     value: Array
     tokens: tuple
+
+
+class OffsetBias(NamedTuple):
+    """A bias of the offsets of the first piece, from key minus query.
+
+    Attributes:
+      values: `[h or 1, offsets]`; pairs of offsets that it does not have are masked.
+      before: how many of the offsets are below 0.
+    """
+
+    values: Array
+    before: int
 
 
 @jax.tree_util.register_dataclass

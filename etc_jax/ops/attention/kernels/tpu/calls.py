@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax, chosen
 
 Array = jax.Array
@@ -27,6 +28,8 @@ class Inputs(NamedTuple):
       arrays: (keys, values) of each piece, `[b, k, F]` each.
       embedding: of labels, by the rows of the kernel's table, `[labels, F]`, or None.
       label_bias: float32 `[groups, labels, ways]`, or None.
+      bias: strips, see `strips`, float32 `[groups, places, ways * 128]`, or None.
+      side_bias: the same of the second piece, by blocks of queries, or None.
       rows: integers of the rows, int32 `[b, 8 or more, n]`.
       keys: integers of the keys of each piece, int32 `[b, 8 or more, k]`.
       seeds: uint32 `[b, groups * ways, pieces]` of dropout, or None.
@@ -36,6 +39,8 @@ class Inputs(NamedTuple):
     arrays: tuple[tuple[Array, Array], ...]
     embedding: Array | None
     label_bias: Array | None
+    bias: Array | None
+    side_bias: BlockBias | None
     rows: Array
     keys: tuple[Array, ...]
     seeds: Array | None
@@ -79,13 +84,13 @@ def call(
     flops: int,
     exponentials: int,
 ) -> dict[str, Array]:
-    """Runs a kernel over (examples, blocks, groups of heads), the last one fastest.
+    """Runs a kernel over a grid whose first axis alone may be split between cores.
 
     Args:
       body: function of refs (inputs, outputs, scratch), each in the structure of these.
       name: in profiles.
       softmax: static choices.
-      grid: of its programs.
+      grid: of its programs, the last axis fastest.
       inputs: trees of parts.
       outputs: parts.
       scratch: a tree of memory that all programs share.
@@ -117,8 +122,7 @@ def call(
             bytes_accessed=sum(part.bytes() for part in moved),
         ),
         compiler_params=pltpu.CompilerParams(
-            # What all heads share is worked out by the first group.
-            dimension_semantics=("parallel", "arbitrary", "arbitrary"),
+            dimension_semantics=("parallel", *("arbitrary",) * (len(grid) - 1)),
             vmem_limit_bytes=_VMEM_BYTES,
         ),
     )(tree(lambda part: part.array, inputs))
@@ -131,28 +135,37 @@ def pairs_scratch(softmax: Softmax, number: int, keys: int, q: int) -> tuple:
 
 
 def of_table(softmax: Softmax, inputs: Inputs, fetches: int) -> dict:
-    """Parts of the label table and the seeds of dropout."""
+    """Parts of the label table and the seeds of dropout.
+
+    A table needs a grid of examples first and groups last.
+    """
     parts = {}
     if inputs.embedding is not None:
         count = inputs.embedding.shape[0]
         width = softmax.width
         parts["embedding"] = Part(
-            inputs.embedding, (count, width), lambda b, i, g: (0, g), fetches
+            inputs.embedding, (count, width), lambda *at: (0, at[-1]), fetches
         )
         shape = (None, count, softmax.ways)
         parts["label_bias"] = Part(
-            inputs.label_bias, shape, lambda b, i, g: (g, 0, 0), fetches
+            inputs.label_bias, shape, lambda *at: (at[-1], 0, 0), fetches
         )
     if inputs.seeds is not None:
         parts["seeds"] = Part(inputs.seeds, inputs.seeds.shape, None, 1)
     return parts
 
 
+def whole(x: Array) -> Part:
+    """An array `[groups, ...]` of which each program has all; it is read once."""
+    zeros = (0,) * x.ndim
+    return Part(x, x.shape, lambda *_: zeros, 1)
+
+
 def per_example(examples: int, shape: tuple[int, ...]) -> Part:
     """Float32 sums `[examples, *shape]` over all programs of an example."""
     array = jax.ShapeDtypeStruct((examples, *shape), jnp.float32)
     zeros = (0,) * len(shape)
-    return Part(array, (None, *shape), lambda b, i, g: (b, *zeros), examples)
+    return Part(array, (None, *shape), lambda b, *_: (b, *zeros), examples)
 
 
 def add_table_outputs(softmax, inputs: Inputs, outputs, scratch, lanes: int, lead=()):
@@ -192,4 +205,14 @@ def finished(softmax: Softmax, inputs: Inputs, results: dict, arrays: tuple) -> 
         *lead, lanes = columns.shape
         columns = columns.reshape(*lead, softmax.ways, lanes // softmax.ways)
         bias = columns.sum(axis=(0, -1)) * softmax.scale
-    return Inputs(results["query"], arrays, embedding, bias, None, None, None)
+    d_bias, d_side_bias = results.get("bias"), None
+    if d_bias is not None:
+        # Of each example, or of all.
+        d_bias = d_bias.reshape(-1, *inputs.bias.shape).sum(axis=0) * softmax.scale
+    if inputs.side_bias is not None:
+        strips = results["side_bias"].sum(axis=0) * softmax.scale
+        strips = strips[..., : inputs.side_bias.strips.shape[2]]
+        d_side_bias = BlockBias(strips, None, None)
+    query = results["query"]
+    biases = bias, d_bias, d_side_bias
+    return Inputs(query, arrays, embedding, *biases, None, None, None)

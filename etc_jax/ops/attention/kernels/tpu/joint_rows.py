@@ -17,11 +17,13 @@ from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops import blocking
+from etc_jax.ops.attention.bias import SideBias
 from etc_jax.ops.attention.kernels.devices import on_each_device
-from etc_jax.ops.attention.kernels.pieces import Keys, Vectors
-from etc_jax.ops.attention.kernels.tpu import all_keys, windows
+from etc_jax.ops.attention.kernels.pieces import Keys, OffsetBias, Vectors
+from etc_jax.ops.attention.kernels.tpu import all_keys, strips, windows
 from etc_jax.ops.attention.kernels.tpu.calls import Inputs
 from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
+from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
 from etc_jax.ops.attention.parts.softmax import row_deltas
 
@@ -54,6 +56,8 @@ class _Arrays(NamedTuple):
       query: `[b, n, h, d]`.
       arrays: (keys, values) of each piece, `[b, k, h, d]` each.
       table: `LabelTable` by the rows of the kernel's table, or None.
+      bias: float32 `[h, places, 128]`, see `strips`, or None.
+      side_bias: see `strips.BlockBias`, or None.
       rows, keys: integers, see `calls.Inputs`.
       seeds: uint32 `[b, h, pieces]`, or None.
     """
@@ -61,6 +65,8 @@ class _Arrays(NamedTuple):
     query: Array
     arrays: tuple[tuple[Array, Array], ...]
     table: LabelTable | None
+    bias: Array | None
+    side_bias: BlockBias | None
     rows: Array
     keys: tuple[Array, ...]
     seeds: Array | None
@@ -74,6 +80,8 @@ def attend(
     table: LabelTable | None,
     rng: Array | None,
     mesh_axes: MeshAxes,
+    bias: OffsetBias | None = None,
+    side_bias: SideBias | None = None,
 ) -> Array:
     """Attention of rows over the keys of all pieces, in one softmax.
 
@@ -85,6 +93,8 @@ def attend(
       table: `LabelTable` with `[V, h, d]`, `[V, h]`, or None.
       rng: key of dropout, or None.
       mesh_axes: that batch and heads are split over.
+      bias: added to the logits of the first piece, or None.
+      side_bias: with `values`, added to those of the second piece, or None.
 
     Returns:
       `[b, n, h, d]` in the dtype of `query`; rows that see nothing are zero.
@@ -120,20 +130,43 @@ def attend(
             table.embedding[labels].astype(query.dtype),
             table.bias[labels].astype(jnp.float32),
         )
+    query = _padded(query, LANES)
+    padded = tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces)
+    strip = None
+    if bias is not None:
+        lengths = query.shape[1], padded[0][0].shape[1]
+        span = _kernels(softmax).span(softmax, *lengths)
+        # It is scaled with the products.
+        strip = strips.make(span, bias.values / options.scale, bias.before)
+        strip = jnp.broadcast_to(strip, (h, *strip.shape[1:]))
+    blocks = None
+    if side_bias is not None:
+        lengths = query.shape[1], padded[1][0].shape[1]
+        values = side_bias.values / options.scale
+        blocks = BlockBias.make(values, side_bias.index, *lengths)
+        shape = (h, *blocks.strips.shape[1:])
+        blocks = blocks._replace(strips=jnp.broadcast_to(blocks.strips, shape))
     arrays = _Arrays(
-        query=_padded(query, LANES),
-        arrays=tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces),
+        query=query,
+        arrays=padded,
         table=table,
+        bias=strip,
+        side_bias=blocks,
         rows=_stacked(of_rows),
         keys=tuple(map(_stacked, of_keys)),
         seeds=seeds,
     )
     rows_spec = jax.P(mesh_axes.batch, None, mesh_axes.heads)
     tokens_spec = jax.P(mesh_axes.batch)
+    blocks_spec = heads_spec = jax.P(mesh_axes.heads)
+    if blocks is not None:
+        blocks_spec = BlockBias(heads_spec, tokens_spec, tokens_spec)
     specs = _Arrays(
         query=rows_spec,
         arrays=rows_spec,
         table=jax.P(None, mesh_axes.heads),
+        bias=heads_spec,
+        side_bias=blocks_spec,
         rows=tokens_spec,
         keys=tokens_spec,
         seeds=jax.P(mesh_axes.batch, mesh_axes.heads),
@@ -165,19 +198,34 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
         widths = [(0, 0)] * (x.ndim - 2) + [(0, more_heads), (0, more_features)]
         return jnp.pad(x, widths).reshape(*x.shape[:-2], -1)
 
-    embedding = bias = seeds = None
+    def strips_of_groups(x):
+        """`[h, places, lanes]` -> `[groups, places, ways * lanes]`."""
+        x = blocking.pad_axis(x, 0, 0, more_heads)
+        x = jnp.swapaxes(x.reshape(-1, ways, *x.shape[1:]), 1, 2)
+        return x.reshape(*x.shape[:2], -1)
+
+    embedding = label_bias = bias = side_bias = seeds = None
     if arrays.table is not None:
         embedding = features(arrays.table.embedding)
-        bias = jnp.pad(arrays.table.bias, ((0, 0), (0, more_heads)))
+        label_bias = jnp.pad(arrays.table.bias, ((0, 0), (0, more_heads)))
         # [labels, h] -> [groups, labels, ways]
-        bias = jnp.swapaxes(bias.reshape(bias.shape[0], -1, ways), 0, 1)
+        count = label_bias.shape[0]
+        label_bias = jnp.swapaxes(label_bias.reshape(count, -1, ways), 0, 1)
+    if arrays.bias is not None:
+        bias = strips_of_groups(arrays.bias)
+    if arrays.side_bias is not None:
+        of_heads, lane, start = arrays.side_bias
+        lane = _padded(lane[:, None], SUBLANES)
+        side_bias = BlockBias(strips_of_groups(of_heads), lane, start)
     if arrays.seeds is not None:
         seeds = jnp.pad(arrays.seeds, ((0, 0), (0, more_heads), (0, 0)))
     inputs = Inputs(
         query=features(arrays.query),
         arrays=jax.tree.map(features, arrays.arrays),
         embedding=embedding,
-        label_bias=bias,
+        label_bias=label_bias,
+        bias=bias,
+        side_bias=side_bias,
         rows=arrays.rows,
         keys=arrays.keys,
         seeds=seeds,

@@ -24,6 +24,7 @@ from etc_jax.ops.attention.kernels.tpu.registers import (
     product,
     side_by_side,
 )
+from etc_jax.ops.attention.kernels.tpu.strips import BlockStrip, Strip
 from etc_jax.ops.attention.parts.softmax import MASKED, normalisation
 from etc_jax.ops.dropout import counted_factors
 
@@ -132,6 +133,7 @@ class Tile(NamedTuple):
       pairs: refs of the pairs.
       first: distance of key 0 from query 0; read if labels go by distance.
       start: index of key 0 among the keys of the piece, for dropout.
+      bias: of offsets, or None.
     """
 
     number: int
@@ -140,9 +142,10 @@ class Tile(NamedTuple):
     pairs: Pairs
     first: int
     start: Any
+    bias: Strip | BlockStrip | None = None
 
     def scores(self, softmax: Softmax, query: Array, column: Array | None) -> Array:
-        """Products of keys and queries, label logits and mask, before the scale.
+        """Products of keys and queries, label logits, bias and mask, before the scale.
 
         Args:
           softmax: static choices.
@@ -155,6 +158,9 @@ class Tile(NamedTuple):
         scores = product(self.key, query, (1, 1))
         if column is not None:
             scores = scores + self._label_logits(softmax, column)
+        if self.bias is not None:
+            keys, q = self.pairs.mask.shape
+            scores = scores + self.bias.read(keys, softmax.ways, q)
         return scores + side_by_side(self.pairs.mask[...], softmax.ways)
 
     def _label_logits(self, softmax: Softmax, column: Array) -> Array:
@@ -200,6 +206,10 @@ class Tile(NamedTuple):
         for lanes, first in self._lanes(softmax, ds.shape[1]):
             gradient = bands.gradient(piece.max_distance, ds[:, lanes], first)
             total[: gradient.shape[0], lanes] += gradient
+
+    def add_bias_gradient(self, softmax: Softmax, total, ds: Array) -> None:
+        """Adds the transpose of the bias of `[keys, ways * q]` to a ref."""
+        self.bias.add_gradient(total, softmax.ways, ds, self.key.dtype)
 
     def factors(self, softmax: Softmax, seeds, first_query) -> Array | None:
         """Of dropout, `[keys, ways * q]`, or None.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from etc_jax.ops.attention.kernels.tpu import calls, tiles
+from etc_jax.ops.attention.kernels.tpu import calls, strips, tiles
 from etc_jax.ops.attention.kernels.tpu.calls import Inputs, Part
 from etc_jax.ops.attention.kernels.tpu.registers import (
     LANES,
@@ -31,6 +31,21 @@ Array = jax.Array
 
 # A register has 16 rows of bfloat16: windows begin and end with a whole one.
 _ROWS = 16
+
+# Of all rows of an example.
+_SUMS = ("side_key", "side_value", "embedding", "label_bias", "bias", "side_bias")
+
+
+def _reach(softmax: Softmax, n: int) -> int:
+    """Keys before a block of rows, and after it, of n in all."""
+    return round_up(max(1, min(softmax.pieces[0].radius, n)), _ROWS)
+
+
+def span(softmax: Softmax, rows: int, keys: int) -> strips.Span:
+    """Of the strips of windows of so many rows and keys, with padding."""
+    del keys
+    reach = _reach(softmax, rows)
+    return strips.Span(reach, LANES + 2 * reach)
 
 
 class _Sizes(NamedTuple):
@@ -55,8 +70,7 @@ class _Sizes(NamedTuple):
     @classmethod
     def of(cls, softmax: Softmax, inputs: Inputs) -> _Sizes:
         b, n, features = inputs.query.shape
-        width = softmax.width
-        reach = round_up(max(1, min(softmax.pieces[0].radius, n)), _ROWS)
+        width, reach = softmax.width, _reach(softmax, n)
         side = inputs.arrays[1][0].shape[1] if len(inputs.arrays) > 1 else 0
         return cls(b, n // LANES, features // width, width, reach, side)
 
@@ -122,6 +136,13 @@ def _inputs(softmax: Softmax, sizes: _Sizes, inputs: Inputs, steps: int) -> dict
         parts["side_ints"] = Part(
             inputs.keys[1], shape, lambda b, i, g: (b, 0, 0), sizes.examples
         )
+    if inputs.bias is not None:
+        parts["bias"] = calls.whole(inputs.bias)
+    if inputs.side_bias is not None:
+        parts["side_bias"] = calls.whole(inputs.side_bias.exact(softmax.ways))
+        lane, start = inputs.side_bias[1:]
+        parts["side_lane"] = ints(lane, lambda i: jnp.minimum(i, last))
+        parts["side_start"] = Part(start, start.shape, None, 1)
     return parts | calls.of_table(softmax, inputs, every)
 
 
@@ -135,8 +156,9 @@ def _scratch(softmax: Softmax, sizes: _Sizes) -> dict:
     }
 
 
-def _read_tiles(softmax: Softmax, sizes: _Sizes, inputs, scratch, block) -> list[Tile]:
-    """The window and the other keys of a program."""
+def _read_tiles(softmax: Softmax, sizes: _Sizes, inputs, scratch, at) -> list[Tile]:
+    """The window and the other keys of a program (example, block, group)."""
+    example, block, group = at
 
     def window(refs):
         parts = zip(refs, sizes.cuts(), strict=True)
@@ -145,10 +167,18 @@ def _read_tiles(softmax: Softmax, sizes: _Sizes, inputs, scratch, block) -> list
     pairs = [Pairs(*refs) for refs in scratch["pairs"]]
     keys, values = window(inputs["keys"]), window(inputs["values"])
     start = block * LANES - sizes.reach
-    out = [Tile(0, keys, values, pairs[0], -sizes.reach, start)]
+    bias = strips.Strip(inputs["bias"].at[group], 0) if "bias" in inputs else None
+    out = [Tile(0, keys, values, pairs[0], -sizes.reach, start, bias)]
     if sizes.side:
         arrays = (inputs[name][...] for name in ("side_key", "side_value"))
-        out.append(Tile(1, *arrays, pairs[1], 0, 0))
+        bias = None
+        if "side_bias" in inputs:
+            bias = strips.BlockStrip(
+                inputs["side_bias"].at[group],
+                inputs["side_start"][example, block],
+                inputs["side_lane"][:1],
+            )
+        out.append(Tile(1, *arrays, pairs[1], 0, 0, bias))
     return out
 
 
@@ -175,7 +205,7 @@ def _forward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
 
     query = heads_apart(inputs["query"][...], ways)
     column = tiles.label_column(inputs, query, ways)
-    of_keys = _read_tiles(softmax, sizes, inputs, scratch, block)
+    of_keys = _read_tiles(softmax, sizes, inputs, scratch, (example, block, group))
     scores = [tile.scores(softmax, query, column) for tile in of_keys]
     top = functools.reduce(
         jnp.maximum, [jnp.max(x, axis=0, keepdims=True) for x in scores]
@@ -242,7 +272,7 @@ def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
             # Blocks that rows before the first one would have begun.
             first = (2 * sizes.wings, LANES, sizes.width)
             scratch[name][group, : 2 * sizes.wings] = jnp.zeros(first, jnp.float32)
-        for name in ("side_key", "side_value", "embedding", "label_bias"):
+        for name in _SUMS:
             if name in outputs:
                 ref = outputs[name]
                 ref[group] = jnp.zeros(ref.shape[1:], ref.dtype)
@@ -278,12 +308,16 @@ def _add_gradients(inputs, outputs, scratch, softmax, sizes: _Sizes, where):
     if total is not None:
         total[...] = jnp.zeros(total.shape, total.dtype)
     d_query = 0.0
-    for tile in _read_tiles(softmax, sizes, inputs, scratch, block):
+    for tile in _read_tiles(softmax, sizes, inputs, scratch, (example, block, group)):
         factors = tile.factors(softmax, seeds, block * LANES)
         of_tile = tiles.gradients(softmax, tile, of_rows, factors)
         d_query = d_query + of_tile.query
         if total is not None:
             tile.add_label_gradient(softmax, total, of_tile.scores)
+        name = "side_bias" if tile.number else "bias"
+        if name in outputs:
+            total_bias = outputs[name].at[group]
+            tile.add_bias_gradient(softmax, total_bias, of_tile.scores)
         if tile.number:
             outputs["side_key"][group] += of_tile.key
             outputs["side_value"][group] += of_tile.value
@@ -354,6 +388,11 @@ def backward(
         shape = (sizes.groups, sizes.side, sizes.width)
         for name in ("side_key", "side_value"):
             outputs[name] = calls.per_example(sizes.examples, shape)
+    if inputs.bias is not None:
+        outputs["bias"] = calls.per_example(sizes.examples, inputs.bias.shape)
+    if inputs.side_bias is not None:
+        shape = (*inputs.side_bias.strips.shape[:2], LANES)
+        outputs["side_bias"] = calls.per_example(sizes.examples, shape)
     scratch = _scratch(softmax, sizes)
     slots = (sizes.groups, 2 * sizes.wings + 1, LANES, sizes.width)
     scratch |= {name: pltpu.VMEM(slots, jnp.float32) for name in ("key", "value")}
