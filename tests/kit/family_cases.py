@@ -428,7 +428,8 @@ def check_flops(case: FamilyCase) -> None:
         useful_flops.of_step, case.config, case.family, **predicted
     )
     loss = lambda params: loss_and_outputs(case, params, batch)[0]  # noqa: E731
-    computed = matmul_flops(jax.make_jaxpr(jax.grad(loss))(params_of(case)).jaxpr)
+    step = jax.make_jaxpr(jax.value_and_grad(loss))(params_of(case))
+    computed = matmul_flops(step.jaxpr)
     c, later = case.config, 0
     if not case.is_masked:
         # The dense form multiplies pairs of later tokens too, to mask them.

@@ -33,6 +33,8 @@ class BlockSparse(Full):
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"random_blocks"})
+    # What the blocks see has none; short sequences, which are seen whole, have.
+    kernel_problem: ClassVar[str] = "there are no kernels"
     packing_problem: ClassVar[str] = (
         "the blocks of this encoder are those of a row, whatever lies in it"
     )
