@@ -283,7 +283,8 @@ def compile_windows_and_blocks():
         moved = program.cost_analysis()["bytes accessed"]
         temporaries = program.memory_analysis().temp_size_in_bytes
         print(chip, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
-        assert moved < 3e9 and temporaries < 512 * 2**20
+        # XLA's form on v5e: 23.1 GB, and 2,376 MiB.
+        assert moved < 4e9 and temporaries < 160 * 2**20
 
 
 @pytest.mark.tpu_aot

@@ -192,8 +192,8 @@ def attend(
       bias: function of offsets, see `bias.BiasFn`, added to every logit as it is.
       scale: of the products; None: 1 / sqrt(head_dim).
       implementation: "xla" (linear in n), "pallas" or "mosaic" (the windows as kernels
-        for NVIDIA GPUs or TPUs), "dense" (quadratic, the oracle), "auto": see
-        `kernels.choice`.
+        for NVIDIA GPUs, or all of it for TPUs), "dense" (quadratic, the oracle),
+        "auto": see `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       block_size: rows of a block; default near the radius.
@@ -322,6 +322,8 @@ def _attend(x: _Arrays, choices: _Choices, shard: SequenceShard) -> Array:
     if x.biases is not None:
         # [b, n, h or 1, g] -> [b, h or 1, g, n].
         bias = jnp.transpose(x.biases.of_globals, (0, 2, 3, 1))
+    # Those for GPUs are of windows alone.
+    on_tpu = choices.kernels is not None and choices.kernels[0] == "mosaic"
     # [b, g, h, d], over the whole sequence. The windows gave global tokens a row too,
     # which this one replaces.
     global_rows = full.some_rows(
@@ -334,6 +336,7 @@ def _attend(x: _Arrays, choices: _Choices, shard: SequenceShard) -> Array:
         dropout=choices.dropout,
         shards=choices.sizes.shards,
         shard=shard,
+        kernels=choices.kernels if on_tpu else None,
     )
     n = x.query.shape[1]
     index = x.side.position - shard.first(n)

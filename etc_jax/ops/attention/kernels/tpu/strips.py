@@ -84,8 +84,10 @@ class Strip(NamedTuple):
             total[cut] += ds[:, number * LANES : (number + 1) * LANES]
 
 
-# Lanes of the strips of keys beside: three of `BLOCK_LANES` are of one number.
-BLOCK_LANES, _ROWS = 32, 16
+# Lanes of a head in the strips of keys beside: as blocks that 128 queries may have.
+BLOCK_LANES = 32
+# A register has 16 rows of bfloat16: starts are multiples of it.
+_ROWS = 16
 
 
 class BlockBias(NamedTuple):
@@ -104,7 +106,7 @@ class BlockBias(NamedTuple):
 
     @classmethod
     def make(cls, values: Array, index: Array, rows: int, keys: int) -> BlockBias:
-        """With padding.
+        """Of queries and keys with padding.
 
         Args:
           values: `[h or 1, 2 * g]`, see `SideBias`.
@@ -144,7 +146,7 @@ class BlockStrip(NamedTuple):
     """The bias of a tile by blocks of queries: lanes chosen by a product with ones.
 
     Attributes:
-      ref: `[ways, places, 128]`, see `BlockBias.exact`; None for a gradient alone.
+      ref: `[ways, places, 128]`, see `BlockBias.exact`.
       start: see `BlockBias`.
       lane: int32 `[1, queries]`.
     """
