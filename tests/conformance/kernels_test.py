@@ -3,7 +3,10 @@
 import dataclasses
 import functools
 import math
+import os
+import pathlib
 import re
+import tempfile
 
 import attention_cases as cases
 import jax
@@ -385,6 +388,24 @@ def test_full_size_kernels_are_taken_and_lowered_for_a_tpu():
     assert text.count("tpu_custom_call") == 2 * 2
 
 
+# Of each kernel's code, of which a part is run for one group of heads alone.
+BUNDLES = {
+    "v5e:1x1": {"windows": (2306, 3461), "all_keys": (3337, 4957)},
+    "v5p:2x2x1": {"windows": (2674, 3841), "all_keys": (3490, 5080)},
+    "v6e:1x1": {"windows": (2019, 3022), "all_keys": (2951, 4389)},
+}
+DUMPS = "ETC_JAX_TEST_DUMPS"
+
+
+def bundles(folder: pathlib.Path, kernel: str) -> int:
+    """Instruction bundles that the compiler has written of a kernel; then forgotten."""
+    name = f"*{kernel}*final_hlo-static-per-bundle-utilization.txt"
+    (file,) = folder.glob(name)
+    lines = file.read_text().splitlines()
+    file.unlink()
+    return sum(line[:1].isdigit() for line in lines)
+
+
 def compile_for_tpus():
     """What "auto" takes, for a chip of each kind."""
     inputs, structure, rules = full_size()
@@ -400,7 +421,8 @@ def compile_for_tpus():
         with jax.set_mesh(mesh):
             return training_pass(structure, rules).lower(*arrays).compile()
 
-    for name in ("v5e:1x1", "v5p:2x2x1", "v6e:1x1"):
+    dumps = pathlib.Path(os.environ[DUMPS])
+    for name in BUNDLES:
         program = compiled(name)
         text = program.as_text()
         assert text.count('custom_call_target="tpu_custom_call"') == 4
@@ -413,8 +435,17 @@ def compile_for_tpus():
         print(name, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
         # XLA's form: 7.4 to 8.4 GB, and 450 to 480 MiB.
         assert moved < 0.8e9 and temporaries < 64 * 2**20
+        for kernel, sizes in BUNDLES[name].items():
+            for way, size in zip(("forward", "backward"), sizes, strict=True):
+                measured = bundles(dumps, f"{kernel}_{way}")
+                print(name, kernel, way, measured)
+                assert measured <= 1.05 * size, (name, kernel, way)
 
 
 @pytest.mark.tpu_aot
 def test_full_size_kernels_compile_for_tpus_and_leave_no_logits_in_memory():
-    print(tpu_process.in_a_process(__name__, compile_for_tpus))
+    # Of what the compiler writes, a gigabyte, nothing is kept.
+    with tempfile.TemporaryDirectory() as folder:
+        flags = f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true"
+        env = {DUMPS: folder, "LIBTPU_INIT_ARGS": flags}
+        print(tpu_process.in_a_process(__name__, compile_for_tpus, **env))
