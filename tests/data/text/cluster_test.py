@@ -44,8 +44,13 @@ class Cluster(contextlib.ExitStack):
         self.callback(child.kill)
         return child
 
-    def start_scheduler(self):
-        return self._start("scheduler", f"--port={self._port}", "--no-dashboard")
+    def start_scheduler(self, allowed_failures=3):
+        """Which gives up a part after so many deaths of workers that had it."""
+        name = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, str(allowed_failures))
+            port = f"--port={self._port}"
+            return self._start("scheduler", port, "--no-dashboard")
 
     def start_workers(self, count):
         """Each with a process that starts it again when it dies."""
@@ -98,8 +103,16 @@ def test_no_number_of_workers_changes_a_byte(build, wanted, tmp_path, count):
     assert contents(made.path) == wanted
 
 
-def test_workers_killed_at_any_time_change_nothing(build, tmp_path, two):
+def test_workers_killed_at_any_time_change_nothing(build, tmp_path):
     wanted = contents(build(tmp_path / "wanted", documents=20).path)
+    with Cluster(tmp_path / "dask") as running:
+        # On a slow machine all deaths may be of one part.
+        running.start_scheduler(allowed_failures=10)
+        running.start_workers(2)
+        _check_killed_workers(build, tmp_path, running, wanted)
+
+
+def _check_killed_workers(build, tmp_path, two, wanted):
     rng, killed, stopped = random.Random(3), [], threading.Event()
 
     def kill():
