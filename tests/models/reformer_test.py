@@ -89,8 +89,9 @@ def test_padding_changes_nothing_in_one_chunk(wide):
 
 # In the default run: `etc_stacks_test` with dropout, golden cases for this model.
 @pytest.mark.full
-def test_the_stacks_give_the_same_gradients_with_dropout():
-    config = dataclasses.replace(TINY, dropout_rate=0.2, attention_dropout_rate=0.1)
+def test_the_stacks_give_the_same_gradients_with_dropout(wide):
+    rates = {"dropout_rate": 0.2, "attention_dropout_rate": 0.1}
+    config = wide(dataclasses.replace(TINY, **rates))
     tokens = tokens_of(21)
     found = []
     for reversible in (True, False):
