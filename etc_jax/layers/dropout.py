@@ -22,7 +22,7 @@ class Dropout(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, deterministic: bool | None = None) -> jax.Array:
         """`[..., n, e]` -> the same shape; draws from the stream "dropout"."""
-        name = "deterministic"
-        if nn.merge_param(name, self.deterministic, deterministic) or not self.rate:
+        off = nn.merge_param("deterministic", self.deterministic, deterministic)
+        if off or not self.rate:
             return x
         return dropped(x, self.make_rng("dropout"), self.rate)

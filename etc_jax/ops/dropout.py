@@ -1,8 +1,8 @@
 """Which elements dropout leaves out, by a hash of their places.
 
-A hash is worked out where it is read, in a third of the operations of a generator, and
-nothing is kept for the backward pass. What it gives does not hang on devices, the mesh
-or versions of XLA, as that of hardware generators does.
+A hash is worked out where it is read, by far fewer operations than a generator takes,
+and again in the backward pass, for which nothing is kept. It depends on the key and the
+place alone: not on devices, the mesh or versions of XLA, as hardware generators do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ def dropped(x: Array, rng: Array, rate: float) -> Array:
     Args:
       x: of two axes or more.
       rng: key.
-      rate: in [0, `checks.DROPOUT_RATE_LIMIT`), exact to 1/65536.
+      rate: in [0, `ops.attention.parts.checks.DROPOUT_RATE_LIMIT`), exact to 1/65536.
+
+    Returns:
+      The shape and dtype of `x`.
     """
     return _dropped(rate, x, _seeds(rng, x.shape))
 
@@ -61,10 +64,12 @@ def _mixed(x: Array) -> Array:
 
 
 def _seeds(rng: Array, shape: tuple[int, ...]) -> Array:
+    """uint32 `[..., 1, 1]` for `[..., n, e]`."""
     return jax.random.bits(rng, (*shape[:-2], 1, 1), jnp.uint32)
 
 
 def _factors(rate: float, seeds: Array, shape: tuple[int, ...]) -> Array:
+    """float32 of a shape, of seeds that broadcast with it."""
     *lead, rows, columns = shape
     ones = (1,) * len(lead)
     row = jnp.arange(rows, dtype=jnp.int32).reshape(*ones, rows, 1)

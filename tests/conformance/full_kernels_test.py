@@ -17,7 +17,6 @@ from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.kernels.tpu import all_keys
 from etc_jax.ops.attention.sliding_window import SideKeys
 from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
-from etc_jax.training.preflight import topology
 
 
 def gradients(fn, arrays, dtype):
@@ -221,19 +220,12 @@ def pass_of(attend):
 
 def compiled(chip: str, attend, shapes, buckets: int = 32):
     """`pass_of` for a chip, of bfloat16 `[b, n, h, d]` and int32 `[b, n]`."""
-    mesh = jax.sharding.Mesh(np.array(topology.devices(chip)[:1]), ("data",))
-    layout = jax.NamedSharding(mesh, jax.P())
-
-    def like(shape, dtype):
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=layout)
-
+    like = jax.ShapeDtypeStruct
     arrays = [like(shape, jnp.bfloat16) for shape in shapes]
     ids = [like(shape[:2], jnp.int32) for shape in shapes[:2]]
     table = like((buckets, shapes[0][2]), jnp.float32)
     rng = jax.eval_shape(lambda: jax.random.key(0))
-    rng = jax.ShapeDtypeStruct(rng.shape, rng.dtype, sharding=layout)
-    with jax.set_mesh(mesh):
-        return pass_of(attend).lower(arrays, table, ids, rng).compile()
+    return tpu_process.compiled(chip, pass_of(attend), arrays, table, ids, rng)
 
 
 def full_pass(arrays, table, ids, *, biased, **options):
@@ -244,23 +236,15 @@ def full_pass(arrays, table, ids, *, biased, **options):
     return full.attend(*arrays, bias=bias, **ids, **options)
 
 
-CHIPS = ("v5e:1x1", "v5p:2x2x1", "v6e:1x1")
-
-
 def compile_full_attention():
     """What "auto" takes, for a chip of each kind."""
     shape = (16, 512, 12, 64)
-    for chip in CHIPS:
+    for chip in tpu_process.CHIPS:
         for biased in (False, True):
             attend = functools.partial(full_pass, biased=biased)
-            program = compiled(chip, attend, [shape] * 3)
-            text = program.as_text()
-            assert text.count('custom_call_target="tpu_custom_call"') == 2
-            moved = program.cost_analysis()["bytes accessed"]
-            temporaries = program.memory_analysis().temp_size_in_bytes
-            print(chip, biased, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
             # XLA's form on v5e: 2.9 GB, and 577 MiB.
-            assert moved < 1e9 and temporaries < 80 * 2**20
+            program = compiled(chip, attend, [shape] * 3)
+            tpu_process.check_kernels(program, 2, 1, 80)
 
 
 @pytest.mark.tpu_aot
@@ -276,15 +260,10 @@ def block_pass(arrays, table, ids, *, form="auto", **options):
 
 def compile_windows_and_blocks():
     """What "auto" takes, for a chip of each kind."""
-    for chip in CHIPS:
-        program = compiled(chip, block_pass, [(1, 16384, 12, 64)] * 4)
-        text = program.as_text()
-        assert text.count('custom_call_target="tpu_custom_call"') == 2
-        moved = program.cost_analysis()["bytes accessed"]
-        temporaries = program.memory_analysis().temp_size_in_bytes
-        print(chip, f"{moved / 1e9:.2f} GB, {temporaries / 2**20:.0f} MiB")
+    for chip in tpu_process.CHIPS:
         # XLA's form on v5e: 23.1 GB, and 2,376 MiB.
-        assert moved < 4e9 and temporaries < 160 * 2**20
+        program = compiled(chip, block_pass, [(1, 16384, 12, 64)] * 4)
+        tpu_process.check_kernels(program, 2, 4, 160)
 
 
 @pytest.mark.tpu_aot

@@ -34,23 +34,18 @@ class Cluster(contextlib.ExitStack):
         self._port = processes.free_port()
         self.address = f"tcp://127.0.0.1:{self._port}"
 
-    def _start(self, *command):
+    def _start(self, *command, **env):
         child = subprocess.Popen(
             child_process.tied([sys.executable, "-m", "dask", *command]),
-            env=processes.clean_environment(),
+            env=processes.clean_environment() | env,
             stderr=subprocess.DEVNULL,
         )
         self.callback(child.wait)
         self.callback(child.kill)
         return child
 
-    def start_scheduler(self, allowed_failures=3):
-        """Which gives up a part after so many deaths of workers that had it."""
-        name = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(name, str(allowed_failures))
-            port = f"--port={self._port}"
-            return self._start("scheduler", port, "--no-dashboard")
+    def start_scheduler(self, **env):
+        return self._start("scheduler", f"--port={self._port}", "--no-dashboard", **env)
 
     def start_workers(self, count):
         """Each with a process that starts it again when it dies."""
@@ -63,6 +58,15 @@ class Cluster(contextlib.ExitStack):
 
         with distributed.Client(self.address, set_as_default=False) as client:
             return list(client.run(os.getpid).values())
+
+
+@pytest.fixture
+def patient(tmp_path):
+    """Two workers, all of whose deaths may be of one part, as on a slow machine."""
+    with Cluster(tmp_path / "dask") as running:
+        running.start_scheduler(DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="10")
+        running.start_workers(2)
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -103,29 +107,21 @@ def test_no_number_of_workers_changes_a_byte(build, wanted, tmp_path, count):
     assert contents(made.path) == wanted
 
 
-def test_workers_killed_at_any_time_change_nothing(build, tmp_path):
+def test_workers_killed_at_any_time_change_nothing(build, tmp_path, patient):
     wanted = contents(build(tmp_path / "wanted", documents=20).path)
-    with Cluster(tmp_path / "dask") as running:
-        # On a slow machine all deaths may be of one part.
-        running.start_scheduler(allowed_failures=10)
-        running.start_workers(2)
-        _check_killed_workers(build, tmp_path, running, wanted)
-
-
-def _check_killed_workers(build, tmp_path, two, wanted):
     rng, killed, stopped = random.Random(3), [], threading.Event()
 
     def kill():
         while len(killed) < 10 and not stopped.wait(rng.uniform(0, 0.5)):
             # Else nobody may live long enough to make a part.
-            if len(running := two.process_ids()) == 2:
+            if len(running := patient.process_ids()) == 2:
                 os.kill(rng.choice(running), signal.SIGKILL)
                 killed.append(True)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        slow = {"split_fn": export_test.slow_lines, "workers": two.address}
+        slow = {"split_fn": export_test.slow_lines, "workers": patient.address}
         made = build(tmp_path / "made", documents=20, **slow)
     finally:
         stopped.set()
