@@ -47,12 +47,14 @@ class TooLarge:
     """A step that XLA refused to compile as it does not fit.
 
     Attributes:
-      needed: bytes of one device; None if the message does not give it.
+      needed: bytes of one device, at least; None if the message does not give it.
       message: of XLA.
+      without_arguments: whether state and batch come on top of `needed`.
     """
 
     needed: float | None
     message: str
+    without_arguments: bool = False
 
 
 def compile_step(lowered: jax.stages.Lowered) -> jax.stages.Compiled | TooLarge:
@@ -70,22 +72,19 @@ def too_large(error: jax.errors.JaxRuntimeError) -> TooLarge | None:
     message = str(error)
     if "RESOURCE_EXHAUSTED" not in message or "hbm" not in message.lower():
         return None
-    return TooLarge(_needed(message), message)
+    for pattern, without_arguments in _REFUSALS.items():
+        if match := re.search(pattern, message):
+            needed = float(match[1]) * _UNITS[match[2]]
+            return TooLarge(needed, message, without_arguments)
+    return TooLarge(None, message)
 
 
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def _needed(message: str) -> float | None:
-    """Bytes that libtpu's refusal speaks of; it has more than one form."""
-    patterns = (
-        r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm",
-        r"required for [\w ]+\(([\d.]+)([KMGT])\)",
-    )
-    for pattern in patterns:
-        if match := re.search(pattern, message):
-            return float(match[1]) * _UNITS[match[2]]
-    return None
+# libtpu's refusals, and whether they leave out arguments.
+_REFUSALS = {
+    r"Used ([\d.]+)([KMGT]) of [\d.]+[KMGT] hbm": False,
+    r"required for HLO temporaries \(([\d.]+)([KMGT])\)": True,
+}
 
 
 def of(compiled: jax.stages.Compiled) -> Memory | None:
@@ -131,19 +130,21 @@ def describe(plan: Plan, memory: Memory, limit: float | None) -> str:
         ("temporaries", memory.temporaries),
         ("program", memory.program),
     ]
-    lines = [f"Memory of one device: {memory.total / MiB:.1f} MiB{_of(memory, limit)}"]
+    lines = [f"Memory of one device: {verdict(memory, limit)}"]
     for name, size in rows:
         note = f"  {notes[name]}" if name in notes else ""
         lines.append(f"{name:15} {size / MiB:12.1f} MiB{note}")
     return "\n  ".join(lines)
 
 
-def _of(memory: Memory, limit: float | None) -> str:
+def verdict(memory: Memory, limit: float | None) -> str:
+    """What a step takes, and whether that fits the bytes of a device."""
+    size = f"{memory.total / MiB:.1f} MiB"
     if limit is None:
-        return "; the memory of such a device is not known"
+        return f"{size}; the memory of such a device is not known"
     share = memory.total / limit
-    verdict = "fits" if share <= MAX_SHARE else f"too much, above {MAX_SHARE:.0%}"
-    return f" = {share:.1%} of {limit / MiB:.0f} MiB: {verdict}"
+    fits = "fits" if share <= MAX_SHARE else f"too much, above {MAX_SHARE:.0%}"
+    return f"{size} = {share:.1%} of {limit / MiB:.0f} MiB: {fits}"
 
 
 def _arguments(plan: Plan) -> dict[str, int]:
@@ -176,24 +177,75 @@ def problems(
       limit: bytes of a device that programs may use; None if not known.
       max_share: of the limit.
     """
-    if isinstance(memory, TooLarge):
-        needed = memory.needed
-    elif memory is None or limit is None or memory.total <= max_share * limit:
+    room = None if limit is None else max_share * limit
+    fits = isinstance(memory, Memory) and (room is None or memory.total <= room)
+    if memory is None or fits:
         return []
-    else:
-        needed = memory.total
+    needed = bytes_needed(plan, memory)
     size = f"{needed / MiB:.0f} MiB" if needed else "more than there is"
+    if isinstance(memory, TooLarge) and needed:
+        size += " or more"
     has = ""
     if limit is not None:
         has = f" of a device that has {limit / MiB:.0f} MiB"
         if max_share < 1:
             has += f" (at most {max_share:.0%} of them may be used)"
-    room = None if limit is None else max_share * limit
     helps = remedies(plan, needed, room)
     lines = [f"the step needs {size}{has}. What helps:", *helps]
     if isinstance(memory, TooLarge):
         lines.append(f"(the compiler: {memory.message.splitlines()[0]})")
     return ["\n  ".join(lines)]
+
+
+def bytes_needed(plan: Plan, memory: Memory | TooLarge) -> float | None:
+    """Bytes of a device that a step needs, a refused one at least; None: not known."""
+    if isinstance(memory, Memory):
+        return memory.total
+    if memory.needed is None or not memory.without_arguments:
+        return memory.needed
+    return memory.needed + sum(_arguments(plan).values())
+
+
+def fewer_rows(
+    plan: Plan, needed: float | None = None, room: float | None = None
+) -> tuple[int, str] | None:
+    """Into how many parts the rows that a device works on at once are to be cut.
+
+    Args:
+      plan: of a step.
+      needed: bytes of a device that it needs; None if not known.
+      room: bytes that there are; None if not known.
+
+    Returns:
+      (parts with which it should fit, what it should need then); None: it is one row.
+    """
+    sizes, rows = _arguments(plan), _rows_at_once(plan)
+    state = sizes["parameters"] + sizes["optimizer state"]
+    train = plan.config.train
+    gradients = 0 if train.only_evaluates else sizes["parameters"]
+    # Where there are microbatches, gradients are those of one and the sum of all.
+    sums = 1 + (train.accumulation_steps > 1)
+    activations = (needed or 0) - state - gradients * sums
+
+    def after(parts: int) -> float:
+        return state + 2 * gradients + activations / parts
+
+    return None if rows == 1 else _choose(rows, after, needed, room)
+
+
+def _choose(
+    count: int,
+    after: Callable[[int], float],
+    needed: float | None,
+    room: float | None,
+) -> tuple[int, str]:
+    """(divisor of a count, what follows); the smallest that is enough."""
+    divisors = [d for d in range(2, count + 1) if count % d == 0]
+    if needed is None or room is None:
+        return divisors[0], ""
+    parts = next((d for d in divisors if after(d) <= room), divisors[-1])
+    short = "" if after(parts) <= room else ", still too much"
+    return parts, f"; about {after(parts) / MiB:.0f} MiB in all{short}"
 
 
 def remedies(
@@ -208,35 +260,15 @@ def remedies(
         values are told that should fit, with what the step should need then.
     """
     config, sizes = plan.config, _arguments(plan)
-    rows, steps = _rows_at_once(plan), config.train.accumulation_steps
     learns = not config.train.only_evaluates
     state = sizes["parameters"] + sizes["optimizer state"]
-    gradients = sizes["parameters"] if learns else 0
-    # Where there are microbatches, gradients are those of one and the sum of all.
-    activations = (needed or 0) - state - gradients * (1 + (steps > 1))
-
-    def with_fewer_rows(times: int) -> float:
-        return state + 2 * gradients + activations / times
-
-    def with_split_weights(times: int) -> float:
-        return needed - (state + gradients) * (1 - 1 / times)
-
-    def choose(count: int, after: Callable[[int], float]) -> tuple[int, str]:
-        """(divisor of a count, what follows); the smallest that is enough."""
-        divisors = [d for d in range(2, count + 1) if count % d == 0]
-        if needed is None or room is None:
-            return divisors[0], ""
-        times = next((d for d in divisors if after(d) <= room), divisors[-1])
-        short = "" if after(times) <= room else ", still too much"
-        return times, f"; about {after(times) / MiB:.0f} MiB in all{short}"
-
-    if rows > 1:
-        fewer, about = choose(rows, with_fewer_rows)
-        smaller = f"train.accumulation_steps={steps * fewer}"
+    if fewer := fewer_rows(plan, needed, room):
+        (parts, about), rows = fewer, _rows_at_once(plan)
+        smaller = f"train.accumulation_steps={config.train.accumulation_steps * parts}"
         if not learns:
-            smaller = f"train.batch_size={config.train.batch_size // fewer}"
+            smaller = f"train.batch_size={config.train.batch_size // parts}"
         yield (
-            f"{smaller}: a device works on {rows // fewer} rows at once, not {rows}; "
+            f"{smaller}: a device works on {rows // parts} rows at once, not {rows}; "
             f"activations shrink too{about}"
         )
     policy = getattr(config.model, "remat_policy", None)
@@ -260,7 +292,10 @@ def remedies(
             f"{moments / data:.0f} instead of {moments:.0f} MiB"
         )
     if data > 1:
-        times, about = choose(data, with_split_weights)
+        split = state + (sizes["parameters"] if learns else 0)
+        times, about = _choose(
+            data, lambda parts: needed - split * (1 - 1 / parts), needed, room
+        )
         yield (
             f"mesh.fsdp={plan.mesh.shape['fsdp'] * times} mesh.data={data // times}: "
             f"parameters and optimizer state take about {state / times / MiB:.0f} "

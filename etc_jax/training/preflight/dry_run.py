@@ -20,7 +20,12 @@ from etc_jax.training.preflight import (
     hardware,
     topology as topology_lib,
 )
-from etc_jax.training.preflight.device_memory import MiB, device_bytes
+from etc_jax.training.preflight.device_memory import (
+    Memory,
+    MiB,
+    TooLarge,
+    device_bytes,
+)
 from etc_jax.training.preflight.plan import (
     Plan,
     StepFlops,
@@ -35,6 +40,7 @@ from etc_jax.training.preflight.plan import (
     step_flops,
     trace_step,
 )
+from etc_jax.training.preflight.smaller_steps import compiled_until_one_fits
 
 
 def dry_run(
@@ -65,7 +71,8 @@ def dry_run(
       The report, as text.
 
     Raises:
-      UserError: with all that is wrong, also if the step does not fit the memory.
+      UserError: with all that is wrong, also if the step does not fit the memory;
+        then with the first change of microbatches and remat that does, compiled.
     """
     mesh, folder, _ = all_of(
         lambda: _mesh(config, topology),
@@ -79,7 +86,10 @@ def dry_run(
             limit = hardware.memory_limit(plan.mesh.devices.flat[0])
         else:
             limit = hardware.memory_of(memory_of)
-        sections, problems = _examine(plan, limit, compiles)
+        sections, problems, memory = _examine(plan, limit, compiles)
+        if problems and limit is not None:
+            lines = compiled_until_one_fits(plan, memory, limit, job_folder)
+            problems.append("\n  ".join(["Compiled:", *lines]))
     if folder is not None:
         problems += _space_problems(plan, folder)
     report = "\n\n".join(sections)
@@ -120,8 +130,8 @@ def _space_problems(plan: Plan, folder: epath.Path) -> list[str]:
 
 def _examine(
     plan: Plan, limit: float | None, compiles: bool
-) -> tuple[list[str], list[str]]:
-    """(sections of the report, what is wrong)."""
+) -> tuple[list[str], list[str], Memory | TooLarge | None]:
+    """(sections of the report, what is wrong, what the step takes of a device)."""
     with on_mesh(plan.mesh):
         traced = trace_step(plan)
         began, compiled = time.perf_counter(), None
@@ -141,29 +151,20 @@ def _examine(
         lines[1:1] = _xla_flops(compiled)
     kind = "Evaluation step" if plan.config.train.only_evaluates else "Step"
     sections.append(f"{kind}: " + "\n  ".join(lines))
-    more, problems = _what_it_takes(plan, limit, compiled)
-    return sections + more, problems
-
-
-def _what_it_takes(
-    plan: Plan,
-    limit: float | None,
-    compiled: jax.stages.Compiled | device_memory.TooLarge | None,
-) -> tuple[list[str], list[str]]:
-    """(sections about the compiled step, what is wrong)."""
-    if compiled is None:
-        return [], []
-    if isinstance(compiled, device_memory.TooLarge):
+    memory = None
+    if isinstance(compiled, TooLarge):
+        memory = compiled
         text = "Memory of one device: too little, so the step was not compiled"
-        return [text], device_memory.problems(plan, compiled, limit)
-    sections = []
-    if plan.mesh.size > 1:
-        sections.append(_collectives_text(compiled.as_text()))
-    memory = device_memory.of(compiled)
-    if memory is None:
-        return [*sections, "Memory: this backend does not say"], []
-    sections.append(device_memory.describe(plan, memory, limit))
-    return sections, device_memory.problems(plan, memory, limit)
+        sections.append(text)
+    elif compiled is not None:
+        memory = device_memory.of(compiled)
+        if plan.mesh.size > 1:
+            sections.append(_collectives_text(compiled.as_text()))
+        if memory is None:
+            sections.append("Memory: this backend does not say")
+        else:
+            sections.append(device_memory.describe(plan, memory, limit))
+    return sections, device_memory.problems(plan, memory, limit), memory
 
 
 def _useful(flops: StepFlops) -> Iterator[str]:

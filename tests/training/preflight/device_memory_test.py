@@ -15,11 +15,13 @@ from etc_jax.training.run import train_and_evaluate
 # As libtpu 0.0.42 words it, and as other versions do.
 REFUSALS = {
     "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
-    "temporaries (512.00G) exceeds available HBM (15.75G).": 512 * 2**30,
+    "temporaries (512.00G) exceeds available HBM (15.75G).": (512 * 2**30, True),
     "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
-    "space hbm. Used 18.50G of 15.75G hbm. Exceeded hbm capacity by 2.75G.": 18.5
-    * 2**30,
-    "RESOURCE_EXHAUSTED: something about hbm": None,
+    "space hbm. Used 18.50G of 15.75G hbm. Exceeded hbm capacity by 2.75G.": (
+        18.5 * 2**30,
+        False,
+    ),
+    "RESOURCE_EXHAUSTED: something about hbm": (None, False),
 }
 
 
@@ -42,7 +44,7 @@ def test_what_is_reused_counts_once():
 @pytest.mark.parametrize("message, needed", REFUSALS.items())
 def test_a_program_beyond_the_memory_is_an_answer(message, needed):
     got = device_memory.compile_step(lowered(jax.errors.JaxRuntimeError(message)))
-    assert got == TooLarge(needed, message)
+    assert got == TooLarge(needed[0], message, without_arguments=needed[1])
 
 
 def test_another_error_of_the_compiler_is_an_error():
@@ -148,6 +150,15 @@ def test_a_refusal_keeps_the_compilers_words():
     (text,) = device_memory.problems(plan_of(), refused, None)
     assert "needs more than there is" in text
     assert "(the compiler: RESOURCE_EXHAUSTED: hbm)" in text and "table" not in text
+
+
+def test_what_the_compiler_counts_without_state_and_batch():
+    plan = plan_of()
+    sizes = map(device_memory.device_bytes, (plan.state.params, plan.state.opt_state))
+    arguments = sum(sizes) + device_memory.device_bytes(plan.batch)
+    for without, more in ((False, 0), (True, arguments)):
+        refused = TooLarge(7.0 * MiB, "", without_arguments=without)
+        assert device_memory.bytes_needed(plan, refused) == 7 * MiB + more
 
 
 def test_a_gpu_has_more_than_jax_takes_by_itself():

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import jax
 import pytest
@@ -129,6 +130,19 @@ def test_a_step_that_does_not_fit_is_refused(monkeypatch):
         dry_run(toy_job.config())
 
 
+def test_a_refusal_ends_with_what_was_compiled_and_fits(monkeypatch):
+    config = {"train__batch_size": 512, "model__mlp_dim": 256}
+    # MiB of a device; the step takes more than 3.
+    monkeypatch.setattr(hardware, "memory_limit", lambda device: 1.6 * 2**20)
+    with pytest.raises(UserError) as caught:
+        dry_run(toy_job.config(**config))
+    *_, head, last = str(caught.value).splitlines()
+    match = re.fullmatch(r"  train.accumulation_steps=(\d+): (.*): fits", last)
+    steps = {"train__accumulation_steps": int(match[1])}
+    text = dry_run(toy_job.config(**config, **steps))
+    assert f"Memory of one device: {match[2]}: fits" in text
+
+
 @pytest.mark.usefixtures("one_device")
 def test_one_device_has_no_collectives():
     assert "Collectives" not in dry_run(toy_job.config())
@@ -155,11 +169,15 @@ def test_a_step_that_the_compiler_refuses(monkeypatch):
         return device_memory.TooLarge(7 * 2**20, "RESOURCE_EXHAUSTED: hbm")
 
     monkeypatch.setattr(device_memory, "compile_step", refuse)
+    monkeypatch.setattr(hardware, "memory_limit", lambda device: 2.0**20)
     with pytest.raises(UserError) as caught:
-        dry_run(toy_job.config())
+        dry_run(toy_job.config(train__batch_size=32))
     text = str(caught.value)
     assert "too little, so the step was not compiled" in text
-    assert "the step needs 7 MiB" in text and "RESOURCE_EXHAUSTED" in text
+    assert "the step needs 7 MiB or more" in text and "RESOURCE_EXHAUSTED" in text
+    assert text.endswith(
+        "Compiled:\n  train.accumulation_steps=4: too much for the compiler"
+    )
     assert "1,824 parameters" in text  # the rest of the report is there
 
 
