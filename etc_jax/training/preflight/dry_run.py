@@ -18,6 +18,7 @@ from etc_jax.training.preflight import (
     collectives,
     device_memory,
     hardware,
+    memory_traffic,
     topology as topology_lib,
 )
 from etc_jax.training.preflight.device_memory import (
@@ -86,7 +87,7 @@ def dry_run(
             limit = hardware.memory_limit(plan.mesh.devices.flat[0])
         else:
             limit = hardware.memory_of(memory_of)
-        sections, problems, memory = _examine(plan, limit, compiles)
+        sections, problems, memory = _examine(plan, limit, compiles, memory_of)
         if problems and limit is not None:
             lines = compiled_until_one_fits(plan, memory, limit, job_folder)
             problems.append("\n  ".join(["Compiled:", *lines]))
@@ -129,7 +130,7 @@ def _space_problems(plan: Plan, folder: epath.Path) -> list[str]:
 
 
 def _examine(
-    plan: Plan, limit: float | None, compiles: bool
+    plan: Plan, limit: float | None, compiles: bool, memory_of: str | None
 ) -> tuple[list[str], list[str], Memory | TooLarge | None]:
     """(sections of the report, what is wrong, what the step takes of a device)."""
     with on_mesh(plan.mesh):
@@ -148,7 +149,8 @@ def _examine(
     ]
     sections = [_sizes(plan), _layout(plan.state.params)]
     if isinstance(compiled, jax.stages.Compiled):
-        lines[1:1] = _xla_flops(compiled)
+        text = compiled.as_text()
+        lines += _times(plan.mesh, flops, memory_traffic.moved_bytes(text), memory_of)
     kind = "Evaluation step" if plan.config.train.only_evaluates else "Step"
     sections.append(f"{kind}: " + "\n  ".join(lines))
     memory = None
@@ -159,7 +161,7 @@ def _examine(
     elif compiled is not None:
         memory = device_memory.of(compiled)
         if plan.mesh.size > 1:
-            sections.append(_collectives_text(compiled.as_text()))
+            sections.append(_collectives_text(text))
         if memory is None:
             sections.append("Memory: this backend does not say")
         else:
@@ -173,13 +175,25 @@ def _useful(flops: StepFlops) -> Iterator[str]:
         yield f"{flops.useful:.4g} that the model asks for, {share:.1%} of them"
 
 
-def _xla_flops(compiled: jax.stages.Compiled) -> Iterator[str]:
-    cost = compiled.cost_analysis() or {}
-    if "flops" in cost:
-        yield (
-            f"{cost['flops']:.4g} FLOPs a step of one device by XLA's count, which "
-            "takes the body of a loop once"
-        )
+def _times(
+    mesh: jax.sharding.Mesh, flops: StepFlops, moved: int, memory_of: str | None
+) -> Iterator[str]:
+    """The roofline (Williams et al. 2009): what a device's two rates allow at best."""
+    yield f"{moved / 1e9:.4g} GB that each device reads and writes of its memory"
+    kind = mesh.devices.flat[0].device_kind if memory_of is None else memory_of
+    sheet = hardware.data_sheet(kind)
+    if sheet is None:
+        return
+    moving = moved / sheet.memory_bandwidth
+    computing = flops.computed / mesh.size / sheet.bf16_flops
+    yield (
+        f"at best {1000 * moving:.4g} ms to move these, and {1000 * computing:.4g} ms "
+        f"for the products, in bfloat16, on a {kind}"
+    )
+    if flops.useful is not None:
+        useful = flops.useful / mesh.size / sheet.bf16_flops
+        share = useful / max(moving, computing)
+        yield f"so at most {share:.1%} of the peak for what the model asks for"
 
 
 def _collectives_text(text: str) -> str:

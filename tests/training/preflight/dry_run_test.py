@@ -8,7 +8,12 @@ from training_runs import MESH, change_batches
 
 from etc_jax.training import run as run_lib
 from etc_jax.training.errors import UserError
-from etc_jax.training.preflight import device_memory, dry_run as dry_run_lib, hardware
+from etc_jax.training.preflight import (
+    device_memory,
+    dry_run as dry_run_lib,
+    hardware,
+    memory_traffic,
+)
 from etc_jax.training.preflight.dry_run import dry_run
 from etc_jax.training.run import train_and_evaluate
 
@@ -38,7 +43,7 @@ def test_the_report_of_a_compiled_step(tmp_path, monkeypatch):
     assert wi == "mlp/wi/kernel float32[16, 32] fsdp x tensor"
     assert rows["token_embedder/embedding"].endswith("tensor+fsdp x -")
     assert rows["mlp/wo/bias"].endswith("whole on every device")
-    assert "XLA's count" in text and "Memory of one device" in text
+    assert "Memory of one device" in text
     assert "6.021e+05 FLOPs a step over all devices: " in text
     assert "7.526e+04 of them on each device" in text
     kinds = {line.split()[0] for line in text.splitlines() if line.endswith("MiB")}
@@ -141,6 +146,25 @@ def test_a_refusal_ends_with_what_was_compiled_and_fits(monkeypatch):
     steps = {"train__accumulation_steps": int(match[1])}
     text = dry_run(toy_job.config(**config, **steps))
     assert f"Memory of one device: {match[2]}: fits" in text
+
+
+@pytest.mark.usefixtures("one_device")
+def test_a_listed_device_has_a_roofline(monkeypatch):
+    """The products and what is moved, by the rates of a data sheet."""
+    make = toy_job.make_job
+    monkeypatch.setattr(
+        dry_run_lib,
+        "make_job",
+        lambda *a: dataclasses.replace(make(*a), useful_flops=lambda batch: 4e3),
+    )
+    monkeypatch.setattr(memory_traffic, "moved_bytes", lambda text: 6e6)
+    sheet = hardware.Device(1e9, 1e9, memory_bandwidth=2e9)
+    monkeypatch.setattr(hardware, "data_sheet", lambda kind: sheet)
+    text = dry_run(toy_job.config())
+    assert "0.006 GB that each device reads and writes of its memory" in text
+    computed = float(re.search(r"(\S+) FLOPs a step over all", text)[1])
+    assert f"at best 3 ms to move these, and {computed / 1e6:.4g} ms for the" in text
+    assert "so at most 0.1% of the peak for what the model asks for" in text
 
 
 @pytest.mark.usefixtures("one_device")

@@ -16,21 +16,22 @@ def device(kind, stats=None, runtime="pjrt_ifrt"):
 
 
 @pytest.mark.parametrize(
-    "kind, tflops",
+    "kind, tflops, gigabytes",
     [
-        ("TPU v4", 275),
-        ("TPU v5 lite", 197),
-        ("TPU v5e", 197),
-        ("TPU v5", 459),
-        ("TPU v5p", 459),
-        ("TPU v6 lite", 918),
-        ("TPU7x", 1153.5),
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H200", 989),
+        ("TPU v4", 275, 1228),
+        ("TPU v5 lite", 197, 819),
+        ("TPU v5e", 197, 819),
+        ("TPU v5", 459, 2765),
+        ("TPU v5p", 459, 2765),
+        ("TPU v6 lite", 918, 1640),
+        ("TPU7x", 1153.5, 3685),
+        ("NVIDIA A100-SXM4-80GB", 312, 2039),
+        ("NVIDIA H100 80GB HBM3", 989, 3350),
+        ("NVIDIA H200", 989, 4800),
     ],
 )
-def test_peaks_of_the_data_sheets(kind, tflops):
+def test_peaks_of_the_data_sheets(kind, tflops, gigabytes):
+    assert hardware.data_sheet(kind).memory_bandwidth == 1e9 * gigabytes
     assert hardware.peak_flops([device(kind)] * 4) == pytest.approx(4e12 * tflops)
 
 
