@@ -1,4 +1,4 @@
-"""Tables of rows: the values are those of flax, gradients are summed in 32 bits."""
+"""Tables of rows and biases: values are those of flax, gradients sums in 32 bits."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from etc_jax.layers.common import Embed
+from etc_jax.layers.common import Dense, Embed
 
 IDS = jnp.asarray([[3, 0, 3, 2], [-1, 3, 1, 0]], jnp.int32)
 
@@ -50,3 +50,15 @@ def test_a_row_that_all_tokens_read_gets_all_their_gradients():
     # What this is for: sums in bfloat16 are not the sum.
     theirs = table_of(gradient(nn.Embed(4, 5, dtype=jnp.bfloat16), params, ids))
     assert not np.array_equal(theirs, got)
+
+
+@pytest.mark.parametrize("param_dtype", [jnp.float32, jnp.bfloat16])
+def test_a_bias_gets_the_gradients_of_all_rows(param_dtype):
+    own = Dense((2, 3), 0.02, jnp.bfloat16, param_dtype=param_dtype)
+    x = jnp.ones((3, 1367, 4), jnp.bfloat16)
+    params = own.init(jax.random.key(0), x)
+    got = gradient(own, params, x)["params"]["bias"]
+    assert got.dtype == param_dtype
+    # The nearest number of 8 bits is 4096.
+    want = jnp.full((2, 3), 4101, param_dtype)
+    np.testing.assert_array_equal(got, want)

@@ -61,6 +61,8 @@ and 20.4), are files for
 
 and other tasks of the papers they are from:
 
+    led        LED on 16,384 tokens with the task above; its authors begin with BART's
+               weights and do not pre-train it (Beltagy et al. 2020, section 7)
     t5         T5 v1.1 on 512 tokens, 15 % of them missing, in spans of 3, Adafactor
                (Raffel et al. 2020, section 3.1.4); 2,048 at once
     bart       BART on 1,024 tokens: 30 % are infilled, in spans of a Poisson
@@ -82,8 +84,11 @@ from etc_jax.recipes.text_to_text import SHORT
 # As many spans of 3 as 1,024 tokens make.
 SENTINELS = 341
 SEED = 42
+# Families whose vocabulary has none.
+_BY_BART = ("bart_ls", "led")
 _SHORT_TOO = {
     "bart_ls": {"block_size": 128, "pooling_layers": 2, "max_target_length": 256},
+    "led": {"attention_window": (64,), "max_target_length": 256},
     "t5": {"head_dim": 32},
     "bart": {},
 }
@@ -103,12 +108,13 @@ _TASKS = {
 def _model(chosen: set[str], short: bool):
     """(family, config, tokens of a text)."""
     size = "base" if short or "base" in chosen else "large"
-    family = next((name for name in ("t5", "bart") if name in chosen), "bart_ls")
+    families = ("t5", "bart", "led")
+    family = next((name for name in families if name in chosen), "bart_ls")
     model = model_sizes()[f"{'t5_v11' if family == 't5' else family}_{size}"]
     changes = {"dtype": "bfloat16", "remat_policy": "full"}
     if short:
         changes = SHORT | _SHORT_TOO[family]
-    elif family == "bart_ls":
+    elif family in _BY_BART:
         changes["vocab_size"] = model.vocab_size + SENTINELS
     model = dataclasses.replace(model, **changes, logits_chunk_length=512)
     return family, model, 8192 if "8k" in chosen else model.max_length
@@ -133,9 +139,9 @@ def _generator(data, short: bool) -> LongformerConfig:
 def get_config(arg: str = ""):
     """The config of some variants; see the module."""
     by_model = ("model_based", "frozen_generator")
-    kinds = ("average5", "fixed3", "gaps", *by_model, "t5", "bart")
+    kinds = ("average5", "fixed3", "gaps", *by_model, "led", "t5", "bart")
     # The other models read fewer tokens.
-    only_long = (("8k", other) for other in ("t5", "bart", "short", "tiny"))
+    only_long = (("8k", other) for other in ("led", "t5", "bart", "short", "tiny"))
     flags = ("base", "8k", "short", "tiny")
     chosen = config_lib.variants(arg, kinds, *only_long, flags=flags)
     short = bool(chosen & {"short", "tiny"})
@@ -150,7 +156,7 @@ def get_config(arg: str = ""):
     config.data.update(
         packing="concatenated",
         min_sentences=1,
-        vocab_size=model.vocab_size - SENTINELS * (family == "bart_ls"),
+        vocab_size=model.vocab_size - SENTINELS * (family in _BY_BART),
         input_length=length,
         target_length=min(length if whole else 1024, model.max_target_length),
     )
@@ -166,7 +172,7 @@ def get_config(arg: str = ""):
             learning_rate=1e-4, b2=0.98, eps=1e-6, weight_decay=0.01, clip_norm=0.1
         )
         config.schedule.update(name="linear", warmup_steps=500)
-    if family == "bart_ls":
+    if family in _BY_BART:
         config.train.seed = SEED
     if short:
         _shorten(config, tiny="tiny" in chosen)

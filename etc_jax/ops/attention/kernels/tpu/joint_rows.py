@@ -9,6 +9,7 @@ are, `[b, n, h * d]`: what has to be transposed is so in the kernels.
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -25,7 +26,6 @@ from etc_jax.ops.attention.kernels.tpu.calls import Inputs
 from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
 from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
-from etc_jax.ops.attention.parts.softmax import row_deltas
 
 Array = jax.Array
 
@@ -249,21 +249,33 @@ def _forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
 
 
 def _vjp_forward(softmax: Softmax, inputs: Inputs):
-    output, lse = checkpoint_name(_forward(softmax, inputs), "attention")
+    output, lse = map(_saved, _forward(softmax, inputs))
     return output, (inputs, output, lse)
+
+
+def _saved(x: Array) -> Array:
+    """The same, which remat's policy "attention" keeps.
+
+    As bits: floats that it keeps jax rounds once more, to what they are, and of what a
+    kernel wrote that is one more pass through memory.
+    """
+    bits = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
+    stored = checkpoint_name(jax.lax.bitcast_convert_type(x, bits), "attention")
+    return jax.lax.bitcast_convert_type(stored, x.dtype)
 
 
 def _vjp_backward(softmax: Softmax, saved, d_output):
     inputs, output, lse = saved
-    b, groups, ways, n = lse.shape
-
-    def by_head(x):
-        """`[b, n, F]` -> `[b, n, groups, ways, d]`."""
-        return x.reshape(b, n, groups, ways, -1)
-
-    # [b, n, groups, 1, ways] -> [b, groups, ways, n]
-    delta = row_deltas(by_head(output), by_head(d_output), jnp.float32)
-    delta = jnp.moveaxis(delta[..., 0, :], 1, 3)
+    products = output.astype(jnp.float32) * d_output.astype(jnp.float32)
+    # The sums over each head's features, `softmax.row_deltas`: with heads as an axis of
+    # `products` XLA would copy all of it, rows last.
+    heads = math.prod(lse.shape[1:3])
+    of_head = jnp.repeat(
+        jnp.eye(heads, dtype=jnp.float32), products.shape[2] // heads, axis=0
+    )
+    precision = jax.lax.Precision.HIGHEST
+    delta = jnp.einsum("bnf,fh->bhn", products, of_head, precision=precision)
+    delta = delta.reshape(lse.shape)
     return (_kernels(softmax).backward(softmax, inputs, d_output, lse, delta),)
 
 
