@@ -98,6 +98,9 @@ def _schema(*parts: dict[str, Any]) -> Schema:
 WITHOUT_CPC = _schema(_side(""), _MLM)
 WITH_CPC = _schema(_side(""), _MLM, _side("cpc_"), _CPC)
 
+# Rows of a tile of the kernels for TPUs.
+_MULTIPLE = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSizes:
@@ -159,6 +162,8 @@ class PretrainingSizes:
     ) -> PretrainingSizes:
         """Capacities with room to spare: MLM 1.25 times, CPC 1.5 times the mean need.
 
+        Tokens of CPC fill whole tiles of a TPU, for what a layer would pad otherwise.
+
         Args:
           long_length: n.
           global_length: g.
@@ -173,7 +178,8 @@ class PretrainingSizes:
             # a multiple of the mean: leave room for a longest sentence.
             tokens = max(1.5 * shares.cpc * long_length, max_sentence_tokens)
             sentences = 1.5 * shares.cpc * global_length
-            usual["cpc_long_length"] = masking.capacity(tokens, long_length)
+            capacity = masking.capacity(tokens, long_length, _MULTIPLE)
+            usual["cpc_long_length"] = capacity
             usual["cpc_global_length"] = masking.capacity(sentences, global_length)
         return cls(long_length, global_length, **(usual | capacities))
 

@@ -39,9 +39,9 @@ class MaskingShares:
             )
 
 
-def capacity(need: float, most: int) -> int:
-    """Places in a row for a need: a multiple of 8, at least 8 and at most `most`."""
-    return min(max(int(-(-need // 8)) * 8, 8), most)
+def capacity(need: float, most: int, multiple: int = 8) -> int:
+    """Places in a row for a need: a multiple, at least one and at most `most`."""
+    return min(max(int(-(-need // multiple)) * multiple, multiple), most)
 
 
 def mlm_capacity(length: int, share: float) -> int:

@@ -51,14 +51,14 @@ def _build(cache, plan, sizes, shares, epoch=0):
 def test_default_sizes():
     # 15 % of 4096 times 1.25 is 768; 10 % times 1.5 of 4096 and 512: 614.4, 76.8.
     assert PretrainingSizes.default(4096, 512) == PretrainingSizes(
-        4096, 512, 768, 616, 80
+        4096, 512, 768, 640, 80
     )
     assert PretrainingSizes.default(64, 8).cpc_long_length == 64
     assert PretrainingSizes.default(512, 64, mlm_capacity=7).mlm_capacity == 7
     assert PretrainingSizes.default(512, 64, NO_CPC) == PretrainingSizes(512, 64, 96)
     # Room for a longest sentence, where a multiple of the mean is less.
     longest = PretrainingSizes.default(512, 64, max_sentence_tokens=200)
-    assert longest.cpc_long_length == 200
+    assert longest.cpc_long_length == 256
 
 
 @pytest.mark.parametrize(
