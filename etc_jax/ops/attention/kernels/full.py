@@ -23,8 +23,8 @@ def problems(
     """Why kernels cannot do it, by name; None: they can.
 
     Args:
-      queries: q, of an example.
-      keys: k, of an example.
+      queries: q, of `[b, q, h, d]`.
+      keys: k, of `[b, k, h, d]`.
       scale: of the products.
       bias: see `ops.attention.full.attend`.
       in_order: whether query i stands at place i of the keys.
