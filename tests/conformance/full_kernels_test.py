@@ -9,12 +9,14 @@ import pytest
 import tpu_process
 from jax.experimental.pallas import tpu as pltpu
 from pair_options_test import FAR, KINDS, B, D, H, normal, packed, rows
+from pooled_block_test import of_averages, of_blocks
 
 from etc_jax import sharding
 from etc_jax.base.types import MeshAxes
-from etc_jax.ops.attention import full, sliding_window
+from etc_jax.ops.attention import full, pooled_block, sliding_window
 from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.kernels.tpu import all_keys
+from etc_jax.ops.attention.pooled_block import Blocks, Pool
 from etc_jax.ops.attention.sliding_window import SideKeys
 from etc_jax.ops.attention.transient_blocks import block_sums, blocks_of, side_bias
 
@@ -131,6 +133,56 @@ def test_keys_of_blocks_equal_every_pair(n, radius, size):
     compare(functools.partial(with_blocks, **how), *rows(n, n), *more)
 
 
+@pytest.mark.parametrize(
+    "n, blocks",
+    [
+        (3, Blocks(5)),
+        (150, Blocks(40)),
+        (150, Blocks(40, overlap=True)),
+        (150, Blocks(40, num_globals=3)),
+        (150, Blocks(41, overlap=True, num_globals=3)),
+        # Several tiles of rows and keys.
+        (1300, Blocks(600, overlap=True, num_globals=5)),
+    ],
+    ids=str,
+)
+@pytest.mark.full(but=["150-*overlap=True, num_globals=3*"])
+def test_blocks_equal_every_pair(n, blocks):
+    ids = packed(n)
+    ids[1] = 0  # padding alone
+    out, grads = compare(
+        lambda form, *arrays: of_blocks(form, blocks, ids, scale=0.7)(*arrays),
+        *rows(n, n),
+    )
+    assert not np.asarray(out)[ids == 0].any()
+    assert not np.asarray(grads[0])[ids == 0].any()
+
+
+@pytest.mark.parametrize("n, lengths", [(37, (37, 12)), (700, (600, 0))])
+@pytest.mark.full(but=["37-*"])
+def test_averages_equal_every_pair(n, lengths):
+    ids = np.int32(np.arange(n) < np.array(lengths)[:, None])
+    pool = Pool(18, 12, 9, multiple=50)
+    compare(lambda form, *arrays: of_averages(form, pool, ids)(*arrays), *rows(n, n))
+
+
+def test_each_block_draws_its_own_dropout():
+    size, count = 8, 3
+    # The same in all blocks.
+    arrays = [np.tile(x, (1, count, 1, 1)).astype(np.float32) for x in rows(size, size)]
+    dropped = {"dropout_rate": 0.5, "dropout_rng": jax.random.key(3)}
+    attend = of_blocks("mosaic", Blocks(size), None, **dropped)
+    out, back = jax.vjp(attend, *arrays)
+    np.testing.assert_array_equal(attend(*arrays), out)
+    of_block = np.split(np.asarray(out), count, axis=1)
+    assert all(np.abs(of_block[0] - x).max() > 0.1 for x in of_block[1:])
+    # Linear in the values, if both passes leave out the same.
+    weight = normal(*out.shape, seed=9).astype(np.float32)
+    np.testing.assert_allclose(
+        (back(weight)[2] * arrays[2]).sum(), (out * weight).sum(), rtol=1e-4
+    )
+
+
 @pytest.mark.full
 def test_sums_that_do_not_fit_together_are_of_one_group_at_a_time(monkeypatch):
     monkeypatch.setattr(all_keys, "_SUMS_BYTES", 0)
@@ -245,6 +297,10 @@ def compile_full_attention():
             # XLA's form on v5e: 2.9 GB, and 577 MiB.
             program = compiled(chip, attend, [shape] * 3)
             tpu_process.check_kernels(program, 2, 1, 80)
+    # Seeds of so many rows are in a memory of a megabyte.
+    attend = functools.partial(full_pass, biased=False)
+    program = compiled(tpu_process.CHIPS[0], attend, [(1024, 128, 12, 64)] * 3)
+    tpu_process.check_kernels(program, 2, 8, 1000)
 
 
 @pytest.mark.tpu_aot
@@ -271,6 +327,40 @@ def test_windows_and_keys_of_blocks_compile_for_tpus():
     print(tpu_process.in_a_process(__name__, compile_windows_and_blocks))
 
 
+def bart_ls_pass(arrays, table, ids, *, heads, blocks, form="auto", **options):
+    """BART-LS's: of blocks, and where there are more arrays to averages."""
+    # Cut and put together as maps write them, [b, n, h * d].
+    arrays = [x.reshape(*x.shape[:2], heads, -1) for x in arrays]
+    options |= {"example_ids": ids[0], "implementation": form}
+    out = pooled_block.attend(*arrays[:3], blocks=blocks, **options)
+    if arrays[3:]:
+        pool = Pool(18, 12, 9, multiple=blocks.size)
+        out = out + pooled_block.attend_pooled(*arrays[3:], pool=pool, **options)
+    return out
+
+
+def compile_blocks_and_averages():
+    """What "auto" takes, of the large model and of two rows of its paper's table 1."""
+    size, base = 1024, (1, 16384, 768)
+    for chip in tpu_process.CHIPS:
+        attend = functools.partial(bart_ls_pass, heads=16, blocks=Blocks(size))
+        program = compiled(chip, attend, [(1, 16384, 1024)] * 6)
+        tpu_process.check_kernels(program, 4, 4.5, 200)
+    for blocks, kernels, *most in (
+        # XLA's forms: 3.3 GB and 579 MiB, 6.0 GB and 628 MiB.
+        (Blocks(size, overlap=True), 2, 2.4, 180),
+        (Blocks(size, num_globals=64), 4, 3.8, 240),
+    ):
+        attend = functools.partial(bart_ls_pass, heads=12, blocks=blocks)
+        program = compiled(tpu_process.CHIPS[0], attend, [base] * 3)
+        tpu_process.check_kernels(program, kernels, *most)
+
+
+@pytest.mark.tpu_aot
+def test_blocks_and_averages_compile_for_tpus():
+    print(tpu_process.in_a_process(__name__, compile_blocks_and_averages))
+
+
 @pytest.mark.full
 def test_memories_of_a_tpu_are_simulated_too(capfd):
     """Catches a block that is read before it came, or is never written."""
@@ -291,7 +381,7 @@ def test_memories_of_a_tpu_are_simulated_too(capfd):
     assert "RACE DETECTED" not in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("op", ["full", "blocks"])
+@pytest.mark.parametrize("op", ["full", "blocks", "blocks and averages"])
 @pytest.mark.full
 def test_eight_devices_equal_one(op):
     if jax.device_count() < 8:
@@ -312,6 +402,12 @@ def test_eight_devices_equal_one(op):
         if op == "blocks":
             how = {"ids": ids, "radius": 5, "size": 16, **options}
             out = with_blocks("mosaic", *arrays, table, table, **how)
+        elif op == "blocks and averages":
+            blocks, pool = Blocks(12, overlap=True, num_globals=2), Pool(6, 4, 3)
+            out = of_blocks("mosaic", blocks, ids, **options)(*arrays[:3])
+            out += of_averages("mosaic", pool, np.minimum(ids, 1), **options)(
+                *arrays[1:]
+            )
         else:
             bias = BucketBias(table, FAR, causal=False)
             options |= {"implementation": "mosaic", "example_ids": ids}

@@ -25,6 +25,7 @@ class Blocks(Pattern):
     """
 
     splits_sequence: ClassVar[bool] = True
+    kernel_problem: ClassVar[None] = None
     packing_problem: ClassVar[str] = (
         "the blocks and averages of this encoder are those of a row, whatever lies in "
         "it"
@@ -46,6 +47,7 @@ class Blocks(Pattern):
             *projected.rows,
             blocks=self.blocks,
             sequence_axis=sharding.sequence_axis(),
+            mesh_axes=sharding.mesh_axes(),
             **layer.options(),
             example_ids=inputs.example_ids,
         )
@@ -110,6 +112,7 @@ class PoolAttention(HeadProjections):
             pool=self.pool,
             example_ids=inputs.example_ids,
             sequence_axis=sharding.sequence_axis(),
+            mesh_axes=sharding.mesh_axes(),
             **self.options(),
         )
         return self.joined(heads, x.shape[-1])

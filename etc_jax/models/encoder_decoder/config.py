@@ -85,7 +85,7 @@ class EncoderDecoderConfig(TransformerConfig):
       scan_layers: whether layers are compiled once; otherwise one by one.
       remat_policy: what a layer keeps for its backward pass, of `stack.REMAT_POLICIES`.
       dtype: of the computation; parameters are float32.
-      attention: "auto", "xla" or "dense".
+      attention: "auto", "xla", "mosaic" (kernels for TPUs) or "dense".
       sled: windows by which the encoder reads inputs longer than `max_length`.
     """
 

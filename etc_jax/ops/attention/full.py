@@ -86,7 +86,7 @@ def attend(
     # `OffsetBias` has static offsets, of queries 0, 1, ...; with any other start (of a
     # cache) and for the oracle the function gives all pairs.
     in_order = isinstance(query_start, int) and query_start == 0
-    problems = by_kernels.problems(query, key, bias, in_order, scale)
+    problems = by_kernels.problems(count, n, scale, bias, in_order)
     split = {"sequence_axis": None, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.choose_kernels(implementation, query, problems, **split)
     if not count:

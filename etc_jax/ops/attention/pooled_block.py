@@ -18,27 +18,29 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import WHOLE, MeshAxes
 from etc_jax.ops import blocking, sequence
 from etc_jax.ops.attention import dense, full
+from etc_jax.ops.attention.kernels import choice, full as by_kernels
 from etc_jax.ops.attention.parts.block_maps import (
     QUERIES,
-    WHOLE,
+    WHOLE_SEQUENCE,
     attend_in_parts,
     blocks_at_once,
     blocks_first,
     each_block,
     on_each_device,
 )
-from etc_jax.ops.attention.parts.checks import (
-    check_implementation,
-    check_one_length,
-    check_rows,
-)
+from etc_jax.ops.attention.parts.checks import check_one_length, check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 
 Array = jax.Array
+
+# Kernels take up to 512 keys at a time, as many as divide all: averages are padded to
+# this, since 1,366 of 16,384 tokens would be 11 times 128, with all queries for each.
+_AVERAGES = 256
 
 
 class Blocks(NamedTuple):
@@ -98,6 +100,7 @@ def attend(
     dropout_rng: Array | None = None,
     sequence_axis: str | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Array:
     """Attention of each token to its block, and to what `blocks` adds to it.
 
@@ -109,13 +112,14 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
         do not see each other; None: one example.
       scale: of the products; None: 1 / sqrt(d).
-      implementation: "xla" (linear in n, but for global tokens), "dense" (quadratic,
-        the oracle), "auto".
+      implementation: "xla" (linear in n, but for global tokens), "mosaic" (kernels for
+        TPUs), "dense" (quadratic, the oracle), "auto": see `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       sequence_axis: mesh axis (of the mesh in `jax.set_mesh`) that the sequence is
         split over; None: it is not.
       shards: devices that batch and heads are split over.
+      mesh_axes: mesh axes that they are split over: kernels need to know.
 
     Returns:
       `[b, n, h, d]`.
@@ -123,22 +127,28 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    ids = _checked_ids(query, key, value, example_ids, implementation)
+    ids = _checked_ids(query, key, value, example_ids)
     _check_blocks(blocks)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     n, d = query.shape[1], query.shape[3]
+    scale = d**-0.5 if scale is None else scale
+    # Of one example of a kernel: a block, or all global tokens.
+    queries = max(blocks.size, -(-n // blocks.size) * blocks.num_globals)
+    problems = by_kernels.problems(queries, n, scale)
+    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.choose_kernels(implementation, query, problems, **split)
     if not n:
         return query
-    scale = d**-0.5 if scale is None else scale
     if implementation == "dense":
         mask = seen(blocks, ids)[:, None]
         rows = (query, key, value, mask)
         return dense.attend(*rows, scale=scale, dropout=dropout.dense())
 
-    def of_shard(query, key, value, ids, rng, shard=WHOLE):
+    def of_shard(query, key, value, ids, rng, shard=WHOLE_SEQUENCE):
         drop = dropout._replace(rng=rng)
         rows = (query, key, value, ids)
-        return _block_rows(*rows, blocks, scale, drop, shards, shard)
+        how = None if kernels is None else (kernels, mesh_axes)
+        return _block_rows(*rows, blocks, scale, drop, shards, shard, how)
 
     rows, split = (query, key, value, ids), (True,) * 4
     where = dropout.rng, blocks.size, sequence_axis
@@ -158,6 +168,7 @@ def attend_pooled(
     dropout_rng: Array | None = None,
     sequence_axis: str | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Array:
     """Attention of each token to averages of keys and values of the whole sequence.
 
@@ -177,6 +188,7 @@ def attend_pooled(
       dropout_rng: see `attend`.
       sequence_axis: see `attend`.
       shards: see `attend`.
+      mesh_axes: see `attend`.
 
     Returns:
       `[b, n, h, d]`.
@@ -184,44 +196,59 @@ def attend_pooled(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    ids = _checked_ids(query, key, value, example_ids, implementation)
+    ids = _checked_ids(query, key, value, example_ids)
     _check_pool(pool)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     n, d = query.shape[1], query.shape[3]
+    scale = d**-0.5 if scale is None else scale
+    problems = by_kernels.problems(n, n, scale)
+    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.choose_kernels(implementation, query, problems, **split)
     if not n:
         return query
-    scale = d**-0.5 if scale is None else scale
     real = ids > 0
     position = jnp.arange(1, n + 1, dtype=jnp.int32)[None]
     # int [b, 1] averages of each text.
     count = pool.count(jnp.max(jnp.where(real, position, 0), axis=1, keepdims=True))
-    # Zeros in padding: [b, n, h, d], twice, up to a multiple.
+    # Zeros in padding: [b, n, h * d], twice, up to a multiple.
     key, value, marks = (
         sequence.pad_to_multiple(x, 1, pool.multiple)
         for x in (
-            *(jnp.where(real[..., None, None], x, 0) for x in (key, value)),
+            *(jnp.where(real[..., None], _heads_joined(x), 0) for x in (key, value)),
             real,
         )
     )
+    h = query.shape[2]
     if implementation == "dense":
         matrix = averages(pool, key.shape[1], key.dtype)
-        key, value = (jnp.einsum("sn,bnhd->bshd", matrix, x) for x in (key, value))
+        key, value = (
+            _heads_apart(jnp.einsum("sn,bnf->bsf", matrix, x), h) for x in (key, value)
+        )
         # bool [b, s] of averages that hold a token, [b, 1, n, s] of pairs.
         exists = jnp.any(marks[:, None] & (matrix > 0)[None], axis=-1)
         exists &= jnp.arange(len(matrix))[None] < count
         mask = (real[:, :, None] & exists[:, None])[:, None]
         rows = (query, key, value, mask)
         return dense.attend(*rows, scale=scale, dropout=dropout.dense())
-    # [b, n, ...] -> [b, averages, ...].
+    # [b, n, ...] -> [b, s, ...] of s averages.
     key, value = (pooled(pool, x) for x in (key, value))
     exists = pooled(pool, marks.astype(jnp.float32)) > 0
     exists &= jnp.arange(exists.shape[1])[None] < count
+    real, exists = (x.astype(jnp.int32) for x in (real, exists))
+    if kernels is not None:
+        key, value, exists = (
+            sequence.pad_to_multiple(x, 1, _AVERAGES) for x in (key, value, exists)
+        )
+    # [b, s, h * d] -> [b, s, h, d].
+    key, value = (_heads_apart(x, h) for x in (key, value))
+    rows = (query, real, key, value, exists)
+    if kernels is not None:
+        return _by_kernels((kernels, mesh_axes), *rows, scale, dropout)
 
-    def of_shard(query, ids, key, value, exists, rng, shard=WHOLE):
+    def of_shard(query, ids, key, value, exists, rng, shard=WHOLE_SEQUENCE):
         rest = scale, dropout.rate, rng, shards, shard
-        return attend_in_parts(query, ids, key, value, exists.astype(jnp.int32), *rest)
+        return attend_in_parts(query, ids, key, value, exists, *rest)
 
-    rows = (query, real.astype(jnp.int32), key, value, exists)
     split = (True, True, False, False, False)
     where = dropout.rng, min(QUERIES, n), sequence_axis
     return on_each_device(of_shard, rows, split, *where)[:, :n]
@@ -267,14 +294,16 @@ def pooled(pool: Pool, x: Array) -> Array:
 
 
 def _block_rows(
-    query, key, value, ids, blocks: Blocks, scale, dropout, shards, shard
+    query, key, value, ids, blocks: Blocks, scale, dropout, shards, shard, kernels
 ) -> Array:
     """Attention of whole blocks here, of a device or of all."""
     size, reach, count = blocks.size, blocks.reach, query.shape[1] // blocks.size
-    # What a block sees of itself and its neighbours: [C, b, size + 2 * reach, ...].
+    h = query.shape[2]
+    query, key, value = (_heads_joined(x) for x in (query, key, value))
+    # What a block sees of itself and its neighbours: [b, C, size + 2 * reach, ...].
     around = [*shard.around((key, value), reach, 1), *shard.around((ids,), reach, 1)]
-    around = [jnp.moveaxis(blocking.windows(x, count, size, 1), 1, 0) for x in around]
-    side = None
+    around = [blocking.windows(x, count, size, 1) for x in around]
+    side = ()
     if blocks.num_globals:
         # They stand beside the windows: in them too they would count twice.
         offset = (jnp.arange(size + 2 * reach) - reach) % size
@@ -284,30 +313,109 @@ def _block_rows(
 
     def of_block(query, query_ids, *rest):
         *window, rng = rest
-        if side is not None:
+        if side:
             window = [
                 jnp.concatenate([a, w], axis=1)
                 for a, w in zip(side, window, strict=True)
             ]
-        return attend_in_parts(
-            query, query_ids, *window, scale, dropout.rate, rng, shards
+        query, *rows = (_heads_apart(x, h) for x in (query, *window[:2]))
+        out = attend_in_parts(
+            query, query_ids, *rows, window[2], scale, dropout.rate, rng, shards
         )
+        return _heads_joined(out)
 
-    keys = around[0].shape[2] + (0 if side is None else side[0].shape[1])
-    at_once = blocks_at_once(query, size, keys, shards)
-    inputs = [blocks_first(x, size) for x in (query, ids)]
-    out = each_block(of_block, [*inputs, *around], at_once, dropout.rng, shard)
-    if side is None:
-        return out
-    global_rows = _global_rows(fronts, key, value, ids, scale, dropout, shards, shard)
+    if kernels is not None:
+        rows = query, ids, around, side
+        out = _blocks_by_kernels(kernels, *rows, h, scale, dropout)
+    else:
+        keys = around[0].shape[2] + (side[0].shape[1] if side else 0)
+        at_once = blocks_at_once(_heads_apart(query, h), size, keys, shards)
+        inputs = [blocks_first(x, size) for x in (query, ids)]
+        # [b, C, ...] -> [C, b, ...].
+        inputs += [jnp.moveaxis(x, 1, 0) for x in around]
+        out = each_block(of_block, inputs, at_once, dropout.rng, shard)
+    if not side:
+        return _heads_apart(out, h)
+    rest = h, scale, dropout, shards, shard, kernels
+    global_rows = _global_rows(fronts, key, value, ids, *rest)
     if shard.axis_name is not None:
         local_globals = count * blocks.num_globals
         first = jax.lax.axis_index(shard.axis_name) * local_globals
         global_rows = blocking.slice_axis(global_rows, first, local_globals, 1)
-    # [b, C, globals, h, d] in place of the first ones of [b, C, size, h, d].
+    # [b, C, globals, h * d] in place of the first ones of [b, C, size, h * d].
     global_rows, out = (blocking.blocks(x, count, 1) for x in (global_rows, out))
     out = jnp.concatenate([global_rows, out[:, :, blocks.num_globals :]], axis=2)
-    return blocking.unblock(out, 1)
+    return _heads_apart(blocking.unblock(out, 1), h)
+
+
+def _heads_joined(x: Array) -> Array:
+    """`[b, n, h, d]` -> `[b, n, h * d]`.
+
+    What is cut and put together is so: a TPU's tiles are of the last two axes, and
+    h and d are no multiples of theirs.
+    """
+    return x.reshape(*x.shape[:2], -1)
+
+
+def _heads_apart(x: Array, h: int) -> Array:
+    """`[b, n, h * d]` -> `[b, n, h, d]`."""
+    return x.reshape(*x.shape[:2], h, -1)
+
+
+def _blocks_by_kernels(
+    kernels, query, ids, window, side, h: int, scale, dropout: Dropout
+) -> Array:
+    """Attention of all blocks, each of which is an example of its own.
+
+    What a block sees is written out, up to twice the keys or so: kernels of windows
+    would have 128 queries read all keys that are a block or more to each side.
+
+    Args:
+      kernels: name, and mesh axes that batch and heads are split over.
+      query: `[b, n, h * d]`.
+      ids: int `[b, n]`.
+      window: keys, values and ids of each block, `[b, C, w, ...]`.
+      side: of the global tokens `[b, g, ...]`, which all blocks see; () for none.
+      h: heads.
+      scale: of the products.
+      dropout: of probabilities.
+    """
+    b, count = window[0].shape[:2]
+    if side:
+        # [b, g, ...] -> [b, C, g, ...], beside the windows.
+        side = [jnp.broadcast_to(x[:, None], (b, count, *x.shape[1:])) for x in side]
+        pairs = zip(side, window, strict=True)
+        window = [jnp.concatenate(parts, axis=2) for parts in pairs]
+    query, ids = (blocking.blocks(x, count, 1) for x in (query, ids))
+    # [b, C, ...] -> [b * C, ...], so that devices have whole rows of the batch.
+    query, ids, key, value, key_ids = (
+        blocking.unblock(x, 0) for x in (query, ids, *window)
+    )
+    query, key, value = (_heads_apart(x, h) for x in (query, key, value))
+    rows = query, ids, key, value, key_ids
+    out = _heads_joined(_by_kernels(kernels, *rows, scale, dropout))
+    # [b * C, size, h * d] -> [b, n, h * d].
+    return blocking.unblock(blocking.blocks(out, b, 0), 1)
+
+
+def _by_kernels(
+    kernels, query, query_ids, key, value, ids, scale, dropout: Dropout
+) -> Array:
+    """Rows over all keys of their example, by kernels of a name, on mesh axes."""
+    name, mesh_axes = kernels
+    return by_kernels.attend(
+        name,
+        query,
+        key,
+        value,
+        of_examples(query_ids),
+        of_examples(ids),
+        causal=False,
+        bias=None,
+        scale=scale,
+        dropout=dropout,
+        mesh_axes=mesh_axes,
+    )
 
 
 def _fronts(x: Array, blocks: Blocks, shard: SequenceShard) -> Array:
@@ -321,11 +429,13 @@ def _fronts(x: Array, blocks: Blocks, shard: SequenceShard) -> Array:
     return jax.lax.all_gather(fronts, shard.axis_name, axis=1, tiled=True)
 
 
-def _global_rows(fronts, key, value, ids, scale, dropout, shards, shard) -> Array:
+def _global_rows(
+    fronts, key, value, ids, h, scale, dropout, shards, shard, kernels
+) -> Array:
     """Attention of all global tokens to everything."""
     query, _, _, query_ids = fronts
-
-    return full.some_rows(
+    query, key, value = (_heads_apart(x, h) for x in (query, key, value))
+    out = full.some_rows(
         query,
         key,
         value,
@@ -336,16 +446,17 @@ def _global_rows(fronts, key, value, ids, scale, dropout, shards, shard) -> Arra
         dropout=dropout.stream(1),
         shards=shards,
         shard=shard,
+        kernels=kernels,
     )
+    return _heads_joined(out)
 
 
-def _checked_ids(query, key, value, example_ids, implementation: str) -> Array:
+def _checked_ids(query, key, value, example_ids) -> Array:
     """int `[b, n]` of the tokens.
 
     Raises:
-      ValueError: if arrays do not fit together, or there is no such implementation.
+      ValueError: if arrays do not fit together.
     """
-    check_implementation(implementation)
     check_rows(query, key, value, example_ids)
     check_one_length(query, key)
     if example_ids is None:

@@ -14,28 +14,29 @@ from etc_jax.ops.attention.parts.inline_pairs import Tokens
 
 
 def problems(
-    query: jax.Array,
-    key: jax.Array,
-    bias: jax.Array | BiasFn | None,
-    in_order: bool,
+    queries: int,
+    keys: int,
     scale: float,
+    bias: jax.Array | BiasFn | None = None,
+    in_order: bool = True,
 ) -> dict[str, str | None]:
     """Why kernels cannot do it, by name; None: they can.
 
     Args:
-      query: `[b, q, h, d]`.
-      key: `[b, k, h, d]`.
+      queries: q, of `[b, q, h, d]`.
+      keys: k, of `[b, k, h, d]`.
+      scale: of the products.
       bias: see `ops.attention.full.attend`.
       in_order: whether query i stands at place i of the keys.
-      scale: of the products.
     """
     problem = None
     if not in_order:
         problem = "the queries are some of a cache"
     elif bias is not None and not callable(bias):
         problem = "the bias is an array of all pairs"
-    q, k = query.shape[1], key.shape[1]
-    sizes = {"queries": q} | ({} if bias is None else {"offsets of a bias": q + k - 1})
+    sizes = {"queries": queries}
+    if bias is not None:
+        sizes["offsets of a bias"] = queries + keys - 1
     return {
         "pallas": problem or "all keys are seen",
         "mosaic": problem or tpu_problem(sizes, scale),

@@ -18,7 +18,7 @@ Array = jax.Array
 
 # Queries of a part: with 1,024 keys of 12 heads its logits stay in a CPU's cache.
 QUERIES = 128
-WHOLE = SequenceShard()
+WHOLE_SEQUENCE = SequenceShard()
 
 
 def on_each_device(
@@ -108,7 +108,7 @@ def attend_in_parts(
     dropout_rate: float,
     rng: Array | None,
     shards: int,
-    shard: SequenceShard = WHOLE,
+    shard: SequenceShard = WHOLE_SEQUENCE,
 ) -> Array:
     """Attention of queries to all keys, `QUERIES` of them at a time.
 

@@ -319,7 +319,7 @@ def head_seeds(inputs, example, group, ways: int):
     """A function of (head of the group, piece), to a uint32 scalar."""
 
     def seeds(head: int, piece: int):
-        return inputs["seeds"][example, group * ways + head, piece]
+        return inputs["seeds"][example, piece, group * ways + head]
 
     return seeds
 
