@@ -222,7 +222,8 @@ def _inputs(softmax: Softmax, sizes: _Sizes, x: Inputs) -> dict:
     }
     if x.bias is not None:
         parts["bias"] = sizes.of_strip(x.bias)
-    return parts | calls.of_table(softmax, x, math.prod(sizes.grid))
+    rest = math.prod(sizes.grid), int(sizes.by_group)
+    return parts | calls.of_table(softmax, x, *rest)
 
 
 def _scratch(softmax: Softmax, sizes: _Sizes) -> dict:
@@ -303,7 +304,7 @@ def _forward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
     at, ways = sizes.here(), softmax.ways
     query = heads_apart(inputs["query"][...], ways)
     column = tiles.label_column(inputs, query, ways)
-    seeds = tiles.head_seeds(inputs, at.example, at.group, ways)
+    seeds = tiles.head_seeds(inputs, at.group, ways)
     slot = sizes.slot(at)
     top, total, acc = (scratch[name].at[slot] for name in ("top", "total", "acc"))
 
@@ -356,7 +357,7 @@ def forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
 def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
     at = sizes.here()
     of_rows = tiles.read_rows(softmax, inputs)
-    seeds = tiles.head_seeds(inputs, at.example, at.group, softmax.ways)
+    seeds = tiles.head_seeds(inputs, at.group, softmax.ways)
     d_query = scratch["query"].at[sizes.slot(at)]
     column = scratch["column"].at[at.group] if "column" in scratch else None
     d_bias = outputs.get("bias")

@@ -32,7 +32,7 @@ class Inputs(NamedTuple):
       side_bias: the same of the second piece, by blocks of queries, or None.
       rows: integers of the rows, int32 `[b, 8 or more, n]`.
       keys: integers of the keys of each piece, int32 `[b, 8 or more, k]`.
-      seeds: uint32 `[b, pieces, groups * ways]` of dropout, or None.
+      seeds: uint32 `[b, groups * ways, pieces]` of dropout, or None.
     """
 
     query: Array
@@ -52,15 +52,16 @@ class Part(NamedTuple):
     Attributes:
       array: or its shape and dtype.
       block: shape of the program's part; None where an axis has one index.
-      index: function of the program's indices, to those of the block; None: scalars,
-        of which each program has all.
+      index: function of the program's indices, to those of the block.
       fetches: how often a block is read or written in all.
+      scalars: in the core's memory of scalars, which is small.
     """
 
     array: Any
     block: tuple[int | None, ...]
-    index: Callable | None
+    index: Callable
     fetches: int
+    scalars: bool = False
 
     def bytes(self) -> int:
         """Moved between the memories in all."""
@@ -99,9 +100,8 @@ def call(
     """
 
     def spec(part: Part) -> pl.BlockSpec:
-        if part.index is None:
-            return pl.BlockSpec(memory_space=pltpu.SMEM)
-        return pl.BlockSpec(part.block, part.index)
+        memory = pltpu.SMEM if part.scalars else None
+        return pl.BlockSpec(part.block, part.index, memory_space=memory)
 
     def tree(fn, parts):
         return jax.tree.map(fn, parts, is_leaf=_is_part)
@@ -134,7 +134,9 @@ def pairs_scratch(softmax: Softmax, number: int, keys: int, q: int) -> tuple:
     return pltpu.VMEM((keys, q), jnp.float32), label
 
 
-def of_table(softmax: Softmax, inputs: Inputs, fetches: int) -> dict:
+def of_table(
+    softmax: Softmax, inputs: Inputs, fetches: int, example_axis: int = 0
+) -> dict:
     """Parts of the label table and the seeds of dropout.
 
     A table needs a grid of examples first and groups last.
@@ -151,8 +153,15 @@ def of_table(softmax: Softmax, inputs: Inputs, fetches: int) -> dict:
             inputs.label_bias, shape, lambda *at: (at[-1], 0, 0), fetches
         )
     if inputs.seeds is not None:
-        parts["seeds"] = Part(inputs.seeds, inputs.seeds.shape, None, 1)
+        parts["seeds"] = scalars(inputs.seeds, example_axis)
     return parts
+
+
+def scalars(x: Array, axis: int = 0) -> Part:
+    """An array `[b, ...]` of scalars of examples, which are an axis of the grid."""
+    examples, *shape = x.shape
+    zeros = (0,) * len(shape)
+    return Part(x, (None, *shape), lambda *at: (at[axis], *zeros), examples, True)
 
 
 def whole(x: Array) -> Part:

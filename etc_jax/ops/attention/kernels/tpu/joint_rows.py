@@ -219,8 +219,6 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
         side_bias = BlockBias(strips_of_groups(of_heads), lane, start)
     if arrays.seeds is not None:
         seeds = jnp.pad(arrays.seeds, ((0, 0), (0, more_heads), (0, 0)))
-        # Scalars of all examples are in memory at once, the last axis padded to 128.
-        seeds = jnp.swapaxes(seeds, 1, 2)
     inputs = Inputs(
         query=features(arrays.query),
         arrays=jax.tree.map(features, arrays.arrays),

@@ -315,11 +315,11 @@ def label_column(inputs, query: Array, ways: int) -> Array | None:
     return logits + jnp.concatenate(wide, axis=1)
 
 
-def head_seeds(inputs, example, group, ways: int):
+def head_seeds(inputs, group, ways: int):
     """A function of (head of the group, piece), to a uint32 scalar."""
 
     def seeds(head: int, piece: int):
-        return inputs["seeds"][example, piece, group * ways + head]
+        return inputs["seeds"][group * ways + head, piece]
 
     return seeds
 

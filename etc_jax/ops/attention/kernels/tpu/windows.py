@@ -142,7 +142,7 @@ def _inputs(softmax: Softmax, sizes: _Sizes, inputs: Inputs, steps: int) -> dict
         parts["side_bias"] = calls.whole(inputs.side_bias.exact(softmax.ways))
         lane, start = inputs.side_bias[1:]
         parts["side_lane"] = ints(lane, lambda i: jnp.minimum(i, last))
-        parts["side_start"] = Part(start, start.shape, None, 1)
+        parts["side_start"] = calls.scalars(start[:, None])
     return parts | calls.of_table(softmax, inputs, every)
 
 
@@ -157,8 +157,8 @@ def _scratch(softmax: Softmax, sizes: _Sizes) -> dict:
 
 
 def _read_tiles(softmax: Softmax, sizes: _Sizes, inputs, scratch, at) -> list[Tile]:
-    """The window and the other keys of a program (example, block, group)."""
-    example, block, group = at
+    """The window and the other keys of a program (block, group) of an example."""
+    block, group = at
 
     def window(refs):
         parts = zip(refs, sizes.cuts(), strict=True)
@@ -175,7 +175,7 @@ def _read_tiles(softmax: Softmax, sizes: _Sizes, inputs, scratch, at) -> list[Ti
         if "side_bias" in inputs:
             bias = strips.BlockStrip(
                 inputs["side_bias"].at[group],
-                inputs["side_start"][example, block],
+                inputs["side_start"][0, block],
                 inputs["side_lane"][:1],
             )
         out.append(Tile(1, *arrays, pairs[1], 0, 0, bias))
@@ -196,7 +196,7 @@ def _fill_pairs(softmax: Softmax, sizes: _Sizes, inputs, scratch) -> None:
 
 
 def _forward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
-    example, block, group = (pl.program_id(axis) for axis in range(3))
+    block, group = (pl.program_id(axis) for axis in (1, 2))
     ways = softmax.ways
 
     @pl.when(group == 0)
@@ -205,12 +205,12 @@ def _forward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
 
     query = heads_apart(inputs["query"][...], ways)
     column = tiles.label_column(inputs, query, ways)
-    of_keys = _read_tiles(softmax, sizes, inputs, scratch, (example, block, group))
+    of_keys = _read_tiles(softmax, sizes, inputs, scratch, (block, group))
     scores = [tile.scores(softmax, query, column) for tile in of_keys]
     top = functools.reduce(
         jnp.maximum, [jnp.max(x, axis=0, keepdims=True) for x in scores]
     )
-    seeds = tiles.head_seeds(inputs, example, group, ways)
+    seeds = tiles.head_seeds(inputs, group, ways)
     total, acc = 0.0, 0.0
     for tile, x in zip(of_keys, scores, strict=True):
         p = jnp.exp2((x - top) * softmax.to_base_2())
@@ -263,7 +263,7 @@ def _work(softmax: Softmax, sizes: _Sizes, products: int) -> dict[str, int]:
 
 
 def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
-    example, block, group = (pl.program_id(axis) for axis in range(3))
+    block, group = (pl.program_id(axis) for axis in (1, 2))
     span = 2 * sizes.wings + 1
 
     @pl.when(block == 0)
@@ -285,7 +285,7 @@ def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
 
     @pl.when(real)
     def _():
-        where = (example, block, group)
+        where = (block, group)
         _add_gradients(inputs, outputs, scratch, softmax, sizes, where)
 
     @pl.when(block >= sizes.wings)
@@ -300,15 +300,15 @@ def _backward(inputs, outputs, scratch, *, softmax: Softmax, sizes: _Sizes):
 
 def _add_gradients(inputs, outputs, scratch, softmax, sizes: _Sizes, where):
     """Those of one block of rows."""
-    example, block, group = where
+    block, group = where
     ways, span = softmax.ways, 2 * sizes.wings + 1
     of_rows = tiles.read_rows(softmax, inputs)
-    seeds = tiles.head_seeds(inputs, example, group, ways)
+    seeds = tiles.head_seeds(inputs, group, ways)
     total = scratch.get("column")
     if total is not None:
         total[...] = jnp.zeros(total.shape, total.dtype)
     d_query = 0.0
-    for tile in _read_tiles(softmax, sizes, inputs, scratch, (example, block, group)):
+    for tile in _read_tiles(softmax, sizes, inputs, scratch, (block, group)):
         factors = tile.factors(softmax, seeds, block * LANES)
         of_tile = tiles.gradients(softmax, tile, of_rows, factors)
         d_query = d_query + of_tile.query
