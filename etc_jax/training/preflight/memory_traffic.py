@@ -78,7 +78,7 @@ class _Function:
             # What is copied, where it is from and a counter: the least is the copy.
             inside = compiled_text.array_bytes(instruction.result, everywhere=False)
             sizes = compiled_text.array_bytes(instruction.result)
-            copied = min(size for size in sizes if size > 4)
+            copied = min((size for size in sizes if size > 4), default=0)
             return sum(min(x, copied) for x in inside if x > 4)
         read = [self._outside(name) for name in instruction.operands]
         written = _outside(instruction)
