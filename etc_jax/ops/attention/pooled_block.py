@@ -243,7 +243,7 @@ def attend_pooled(
     key, value = (_heads_apart(x, h) for x in (key, value))
     rows = (query, real, key, value, exists)
     if kernels is not None:
-        return _by_kernels((kernels, mesh_axes), *rows, scale, dropout)
+        return _all_keys((kernels, mesh_axes), *rows, scale, dropout)
 
     def of_shard(query, ids, key, value, exists, rng, shard=WHOLE_SEQUENCE):
         rest = scale, dropout.rate, rng, shards, shard
@@ -393,28 +393,36 @@ def _blocks_by_kernels(
     )
     query, key, value = (_heads_apart(x, h) for x in (query, key, value))
     rows = query, ids, key, value, key_ids
-    out = _heads_joined(_by_kernels(kernels, *rows, scale, dropout))
+    out = _heads_joined(_all_keys(kernels, *rows, scale, dropout))
     # [b * C, size, h * d] -> [b, n, h * d].
     return blocking.unblock(blocking.blocks(out, b, 0), 1)
 
 
-def _by_kernels(
-    kernels, query, query_ids, key, value, ids, scale, dropout: Dropout
+def _all_keys(
+    kernels,
+    query,
+    query_ids,
+    key,
+    value,
+    ids,
+    scale,
+    dropout,
+    shards=1,
+    shard=WHOLE_SEQUENCE,
 ) -> Array:
-    """Rows over all keys of their example, by kernels of a name, on mesh axes."""
-    name, mesh_axes = kernels
-    return by_kernels.attend(
-        name,
+    """Rows over all keys of their example."""
+    return full.some_rows(
         query,
         key,
         value,
         of_examples(query_ids),
         of_examples(ids),
         causal=False,
-        bias=None,
         scale=scale,
         dropout=dropout,
-        mesh_axes=mesh_axes,
+        shards=shards,
+        shard=shard,
+        kernels=kernels,
     )
 
 
@@ -435,19 +443,8 @@ def _global_rows(
     """Attention of all global tokens to everything."""
     query, _, _, query_ids = fronts
     query, key, value = (_heads_apart(x, h) for x in (query, key, value))
-    out = full.some_rows(
-        query,
-        key,
-        value,
-        of_examples(query_ids),
-        of_examples(ids),
-        causal=False,
-        scale=scale,
-        dropout=dropout.stream(1),
-        shards=shards,
-        shard=shard,
-        kernels=kernels,
-    )
+    rows = query, query_ids, key, value, ids
+    out = _all_keys(kernels, *rows, scale, dropout.stream(1), shards, shard)
     return _heads_joined(out)
 
 
