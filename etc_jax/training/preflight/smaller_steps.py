@@ -31,8 +31,11 @@ def compiled_until_one_fits(
       a line for each compiled step: the config's values, and what it takes. The last
       one fits, if any does.
     """
-    while smaller := _smaller(plan, memory, limit, folder):
-        changes, plan = smaller
+    policy = getattr(plan.config.model, "remat_policy", None)
+    while plan := _smaller(plan, memory, limit, folder):
+        changes = f"train.accumulation_steps={plan.config.train.accumulation_steps}"
+        if policy != getattr(plan.config.model, "remat_policy", None):
+            changes += " model.remat_policy=full"
         _LOG.info("too large; compiling the step with %s ...", changes)
         with on_mesh(plan.mesh):
             compiled = device_memory.compile_step(trace_step(plan).lower())
@@ -48,30 +51,20 @@ def compiled_until_one_fits(
 
 def _smaller(
     plan: Plan, memory: Memory | TooLarge, limit: float, folder: epath.Path
-) -> tuple[str, Plan] | None:
-    """(what is set, a plan that needs less); None: there is none."""
+) -> Plan | None:
+    """A plan that needs less; None: there is none."""
     config = plan.config
     if config.train.only_evaluates:
         return None
-    steps, policy = (
-        config.train.accumulation_steps,
-        getattr(config.model, "remat_policy", None),
-    )
     needed = device_memory.bytes_needed(plan, memory)
     room = device_memory.MAX_SHARE * limit
     if fewer := device_memory.fewer_rows(plan, needed, room):
-        steps *= fewer[0]
+        steps = config.train.accumulation_steps * fewer[0]
         train = dataclasses.replace(config.train, accumulation_steps=steps)
         config = dataclasses.replace(config, train=train)
-        plan = dataclasses.replace(plan, config=config)
-    elif policy not in (None, "full"):
-        policy = "full"
-        model = dataclasses.replace(config.model, remat_policy=policy)
+        return dataclasses.replace(plan, config=config)
+    if getattr(config.model, "remat_policy", None) not in (None, "full"):
+        model = dataclasses.replace(config.model, remat_policy="full")
         config = dataclasses.replace(config, model=model)
-        plan = dataclasses.replace(plan, config=config, job=make_job(config, folder))
-    else:
-        return None
-    changes = f"train.accumulation_steps={steps}"
-    if policy == "full":
-        changes += " model.remat_policy=full"
-    return changes, plan
+        return dataclasses.replace(plan, config=config, job=make_job(config, folder))
+    return None

@@ -4,6 +4,7 @@ import re
 import jax
 import pytest
 import toy_job
+import training_runs
 from training_runs import MESH, change_batches
 
 from etc_jax.training import run as run_lib
@@ -13,6 +14,7 @@ from etc_jax.training.preflight import (
     dry_run as dry_run_lib,
     hardware,
     memory_traffic,
+    smaller_steps,
 )
 from etc_jax.training.preflight.dry_run import dry_run
 from etc_jax.training.run import train_and_evaluate
@@ -203,6 +205,25 @@ def test_a_step_that_the_compiler_refuses(monkeypatch):
         "Compiled:\n  train.accumulation_steps=4: too much for the compiler"
     )
     assert "1,824 parameters" in text  # the rest of the report is there
+
+
+def test_layers_are_computed_again_when_there_is_no_smaller_microbatch(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Model(toy_job.ToyConfig):
+        remat_policy: str = "attention"
+
+    plan = training_runs.plan_of(toy_job.config(train__batch_size=32))
+    config = dataclasses.replace(plan.config, model=Model())
+    plan = dataclasses.replace(plan, config=config)
+    refused = device_memory.TooLarge(None, "RESOURCE_EXHAUSTED: hbm")
+    monkeypatch.setattr(device_memory, "compile_step", lambda lowered: refused)
+    monkeypatch.setattr(smaller_steps, "make_job", lambda config, folder: plan.job)
+    lines = smaller_steps.compiled_until_one_fits(plan, refused, 2.0**20, None)
+    assert [line.partition(":")[0] for line in lines] == [
+        "train.accumulation_steps=2",
+        "train.accumulation_steps=4",
+        "train.accumulation_steps=4 model.remat_policy=full",
+    ]
 
 
 def test_the_job_may_use_the_folder_of_its_run_alone(tmp_path, monkeypatch):
