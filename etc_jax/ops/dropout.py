@@ -46,7 +46,7 @@ def counted_factors(rate: float, seed: Array, row: Array, column: Array) -> Arra
     Returns:
       float32 of the shape that they broadcast to.
     """
-    of_row = _mixed(row.astype(jnp.uint32) * jnp.uint32(0x9E3779B9) + seed)
+    of_row = _mixed(of_later_rows(seed, row))
     bits = _mixed(of_row ^ (column.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B)))
     least = round(rate * 2**16)
     # By the rate as rounded, so that the mean of the factors is 1.
@@ -54,6 +54,19 @@ def counted_factors(rate: float, seed: Array, row: Array, column: Array) -> Arra
     # As int32, since Mosaic compares no unsigned numbers.
     high = (bits >> 16).astype(jnp.int32)
     return jnp.where(high >= least, jnp.float32(keep), 0.0)
+
+
+def of_later_rows(seed: Array, count: Array) -> Array:
+    """The uint32 seed by which row 0 draws what row `count` does by `seed`.
+
+    Args:
+      seed: uint32.
+      count: int32; the two broadcast.
+
+    Returns:
+      uint32 of the shape that they broadcast to.
+    """
+    return count.astype(jnp.uint32) * jnp.uint32(0x9E3779B9) + seed
 
 
 def _mixed(x: Array) -> Array:

@@ -374,13 +374,16 @@ def test_full_size_kernels_are_lowered_for_a_gpu(monkeypatch):
     assert text.count("__gpu$xla.gpu.triton") == 2 * 4
 
 
-def test_full_size_kernels_are_taken_and_lowered_for_a_tpu():
+@pytest.mark.parametrize("sequence", [1, 4])
+def test_full_size_kernels_are_taken_and_lowered_for_a_tpu(sequence):
     inputs, structure, rules = full_size()
     rng = jax.eval_shape(lambda: jax.random.key(0))
     chip = jax.sharding.AbstractDevice("TPU v5 lite", num_cores=1, platform="tpu")
-    mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=chip)
+    axes = (1, sequence), ("data", "sequence")
+    mesh = jax.sharding.AbstractMesh(*axes, abstract_device=chip)
     with jax.sharding.use_abstract_mesh(mesh):
-        step = training_pass(structure, rules)
+        split = {"sequence_axis": "sequence"} if sequence > 1 else {}
+        step = training_pass(structure, rules, **split)
         traced = step.trace(inputs.differentiable(), rng)
         text = traced.lower(lowering_platforms=("tpu",)).as_text()
     # Long and global rows, forward and backward.
@@ -437,3 +440,41 @@ def test_full_size_kernels_compile_for_tpus_and_leave_no_logits_in_memory():
         flags = f"--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true"
         env = {DUMPS: folder, "LIBTPU_INIT_ARGS": flags}
         print(tpu_process.in_a_process(__name__, compile_for_tpus, **env))
+
+
+@pytest.mark.parametrize(
+    "axes, name",
+    [
+        ({"sequence": 8}, "prime, everything"),
+        ({"data": 2, "tensor": 2, "sequence": 2}, "tiles"),
+    ],
+    ids=str,
+)
+@pytest.mark.full
+def test_a_split_sequence_equals_the_oracle(axes, name):
+    n, g, rules, _ = CASES[name]
+    inputs = cases.random_inputs(n, g, num_labels(rules))
+    structure = cases.random_structure(n, g, seed=3)
+    mesh = sharding.make_mesh(sharding.MeshConfig(**{"data": 1, **axes}))
+    dropped = {"dropout_rate": 0.3, "dropout_rng": jax.random.key(3)}
+    with jax.enable_x64(True):
+        want = cases.outputs_and_gradients(
+            inputs, structure, rules, implementation="dense"
+        )
+    run = functools.partial(
+        cases.outputs_and_gradients,
+        cases.Inputs(**as_float32(vars(inputs))),
+        structure,
+        rules,
+        implementation="mosaic",
+    )
+    whole = run(**dropped)
+    with jax.set_mesh(mesh), sharding.logical_rules(sharding.DEFAULT_RULES):
+        split = {"sequence_axis": "sequence", "mesh_axes": sharding.mesh_axes()}
+        got, dropped = run(**split), run(**split, **dropped)
+    # Dropout draws what it does in one piece.
+    for result, expected in ((got, want), (dropped, whole)):
+        pairs = zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True)
+        for a, b in pairs:
+            atol = 1e-5 * max(1, np.max(np.abs(b), initial=0))
+            np.testing.assert_allclose(a, b, atol=atol, rtol=0)

@@ -77,8 +77,9 @@ def attend(
     _check(query, key, value, tables, structure, rules)
     if scale is None:
         scale = query.long.shape[-1] ** -0.5
-    problems = by_kernels.problems(query, structure, rules, scale)
-    split = {"sequence_axis": sequence_axis, "mesh_axes": mesh_axes, "shards": shards}
+    is_split = sequence_axis is not None
+    problems = by_kernels.problems(query, structure, rules, scale, is_split)
+    split = {"sequence_axis": None, "mesh_axes": mesh_axes, "shards": shards}
     kernels = choice.choose_kernels(implementation, query.long, problems, **split)
     dropout = Dropout.make(dropout_rate, dropout_rng)
     if implementation == "dense":
@@ -89,15 +90,17 @@ def attend(
         return global_local_dense.attend(*arrays, scale=scale, dropouts=dropouts)
     inputs = (query, key, value, tables, structure, rules, scale)
     if kernels:
-        return by_kernels.attend(kernels, *inputs, dropout, mesh_axes)
-    sizes = (block_size, chunk_blocks, shards)
+        of_shard = functools.partial(by_kernels.attend, kernels, mesh_axes)
+    else:
+        sizes = (block_size, chunk_blocks, shards)
+        of_shard = functools.partial(_blocked, sizes)
     if sequence_axis is None or not query.long.shape[1]:
-        return _blocked(*inputs, dropout, sizes, SequenceShard())
-    return _split(sequence_axis, *inputs, dropout, sizes)
+        return of_shard(*inputs, dropout, SequenceShard())
+    return _split(of_shard, sequence_axis, *inputs, dropout)
 
 
 def _blocked(
-    query, key, value, tables, structure, rules, scale, dropout, sizes, shard
+    sizes, query, key, value, tables, structure, rules, scale, dropout, shard
 ) -> Rows:
     b, n, h, _ = query.long.shape
     g = query.global_.shape[1]
@@ -174,9 +177,18 @@ def _blocked(
 
 
 def _split(
-    axis_name, query, key, value, tables, structure, rules, scale, dropout, sizes
+    of_shard,
+    axis_name,
+    query,
+    key,
+    value,
+    tables,
+    structure,
+    rules,
+    scale,
+    dropout,
 ):
-    """`_blocked` on each device's part of the long sequence."""
+    """`of_shard` on each device's part of the long sequence."""
     n = query.long.shape[1]
     ways = sequence.size(axis_name)
     # The length without padding: places from n on do not exist.
@@ -199,7 +211,7 @@ def _split(
     def body(query, key, value, structure, tables, rng):
         drop = dropout._replace(rng=rng)
         inputs = (query, key, value, tables, structure, rules, scale)
-        return _blocked(*inputs, drop, sizes, shard)
+        return of_shard(*inputs, drop, shard)
 
     # Global rows come out of the joint softmax the same on every device.
     out = jax.tree.map(spec, long_rows_axis)

@@ -17,6 +17,8 @@ from etc_jax.ops.attention.parts.checks import KERNELS, check_implementation
 
 _LOG = logging.getLogger(__name__)
 
+SPLIT = "the sequence is split over devices"
+
 # The least with products of bfloat16 (A100, RTX 30). Tried: an H100, 9.0.
 _CAPABILITY = 8.0
 
@@ -105,7 +107,7 @@ def _split_problem(
     query: jax.Array, sequence_axis: str | None, mesh_axes: MeshAxes, shards: int
 ) -> str | None:
     if sequence_axis is not None:
-        return "the sequence is split over devices"
+        return SPLIT
     if shards > 1 and not any(mesh_axes):
         return f"of {shards} devices the mesh axes are not given"
     sizes = jax.sharding.get_abstract_mesh().shape

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
+from etc_jax.ops import blocking, sequence
+from etc_jax.ops.attention.kernels import choice
 from etc_jax.ops.attention.kernels.choice import (
     backend,
     interpreted,
@@ -13,19 +18,18 @@ from etc_jax.ops.attention.kernels.choice import (
 from etc_jax.ops.attention.kernels.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
+from etc_jax.ops.attention.parts.pairs import SequenceShard
 
 
 def problems(
-    query: Rows, structure, rules: st.Rules, scale: float
+    query: Rows, structure, rules: st.Rules, scale: float, is_split: bool
 ) -> dict[str, str | None]:
     """Why kernels cannot do it, by name; None: they can."""
     if isinstance(structure, st.ExplicitStructure):
         return dict.fromkeys(KERNELS, "the structure is given as tensors")
     sizes = window_sizes(query.long, rules.radius, query.global_.shape[1])
-    return {
-        "pallas": _shared_label(structure, rules),
-        "mosaic": tpu_problem(sizes, scale),
-    }
+    pallas = choice.SPLIT if is_split else _shared_label(structure, rules)
+    return {"pallas": pallas, "mosaic": tpu_problem(sizes, scale)}
 
 
 def _shared_label(structure: st.Structure, rules: st.Rules) -> str | None:
@@ -53,6 +57,7 @@ def _others(structure: st.Structure, rules: st.Rules, name: str) -> tuple[int, .
 
 def attend(
     kernels: str,
+    mesh_axes: MeshAxes,
     query: Rows,
     key: Pieces,
     value: Pieces,
@@ -61,34 +66,76 @@ def attend(
     rules: st.Rules,
     scale: float,
     dropout: Dropout,
-    mesh_axes: MeshAxes,
+    shard: SequenceShard,
 ) -> Rows:
-    """As `ops.attention.global_local.attend`, by kernels of `checks.KERNELS`."""
+    """As `ops.attention.global_local.attend`, by kernels of `checks.KERNELS`.
+
+    `shard` says where these long tokens stand in the whole sequence.
+    """
     joint_rows = backend(kernels)
-
-    tokens = Rows(structure.long_tokens(), structure.global_tokens())
+    n, reach = query.long.shape[1], 0
+    if shard.axis_name is not None:
+        reach = min(rules.radius, shard.total(n))
+    long, global_ = structure.long_tokens(), structure.global_tokens()
+    # Rows of a window and its keys stand at the same places.
+    rows_of_windows = jax.tree.map(
+        lambda x: blocking.pad_axis(x, -1, reach, reach), long
+    )
+    keys_of_windows = Keys(
+        *shard.around((key.l2l, value.l2l), reach, 1),
+        _around(structure, rows_of_windows, reach, shard),
+    )
+    ids = global_.example_ids
+    once = global_._replace(example_ids=jnp.where(shard.once(ids > 0), ids, 0))
+    first = shard.first(n)
+    # The keys of each piece, and the number of the first of them.
+    of_keys = {
+        "l2l": (keys_of_windows, first - reach),
+        "l2g": (Keys(key.l2g, value.l2g, global_), 0),
+        "g2g": (Keys(key.g2g, value.g2g, once), 0),
+        "g2l": (Keys(key.g2l, value.g2l, long), first),
+    }
     tables = tables or Rows(None, None)
+    dropouts = Rows(*dropout.split())
 
-    def keys(name: str) -> Keys:
-        key_tokens = tokens.long if name.endswith("l") else tokens.global_
-        return Keys(getattr(key, name), getattr(value, name), key_tokens)
-
-    def rows(query, tokens, table, dropout, *names):
-        if not query.shape[1]:
-            return query
-        names = [name for name in names if getattr(key, name).shape[1]]
+    def rows(query, tokens, first_row, table, dropout, *names):
+        """(output, log-sum-exp or None) of a softmax over keys that are there."""
+        names = [name for name in names if of_keys[name][0].key.shape[1]]
         pieces = tuple(
             RulePiece(rules, name, _others(structure, rules, name)) for name in names
         )
         options = joint_rows.Options(
             scale, dropout.rate, pieces, interpret=interpreted(kernels)
         )
-        of_keys = tuple(map(keys, names))
-        return joint_rows.attend(
-            options, query, tokens, of_keys, table, dropout.rng, mesh_axes
-        )
+        keys, first_keys = zip(*(of_keys[name] for name in names), strict=True)
+        inputs = query, tokens, keys, table, dropout.rng, mesh_axes
+        if shard.axis_name is None:
+            return joint_rows.attend(options, *inputs), None
+        return joint_rows.attend_part(options, *inputs, first=(first_row, first_keys))
 
-    dropouts = Rows(*dropout.split())
-    names = Rows(("l2l", "l2g"), ("g2g", "g2l"))
-    sides = zip(query, tokens, tables, dropouts, names, strict=True)
-    return Rows(*(rows(*side, *names) for *side, names in sides))
+    out = query
+    if n:
+        wide = blocking.pad_axis(query.long, 1, reach, reach)
+        sides = rows_of_windows, first - reach, tables.long, dropouts.long
+        wide, _ = rows(wide, *sides, "l2l", "l2g")
+        out = out._replace(long=wide[:, reach : reach + n])
+    if query.global_.shape[1]:
+        sides = global_, 0, tables.global_, dropouts.global_
+        part, lse = rows(query.global_, *sides, "g2g", "g2l")
+        if lse is not None:
+            # [b, g, h, d] <-> [b, h, g, d]
+            part = jnp.swapaxes(part, 1, 2)
+            part = sequence.join_softmax(part, lse, shard.axis_name)
+            part = jnp.swapaxes(part, 1, 2)
+        out = out._replace(global_=part)
+    return out
+
+
+def _around(
+    structure: st.Structure, padded: st.LongTokens, reach: int, shard: SequenceShard
+) -> st.LongTokens:
+    """What windows read of their keys, with `reach` places of the neighbours."""
+    ids = [structure.long_example_ids, structure.long_segment_ids]
+    around = shard.around([x for x in ids if x is not None], reach, -1)
+    segments = None if ids[1] is None else around[1]
+    return padded._replace(example_ids=around[0], segment_ids=segments)

@@ -32,7 +32,8 @@ class Inputs(NamedTuple):
       side_bias: the same of the second piece, by blocks of queries, or None.
       rows: integers of the rows, int32 `[b, 8 or more, n]`.
       keys: integers of the keys of each piece, int32 `[b, 8 or more, k]`.
-      seeds: uint32 `[b, groups * ways, pieces]` of dropout, or None.
+      seeds: uint32 `[b, groups * ways, 2 * pieces]` of dropout: one for each piece, and
+        then the number of its first key; or None.
     """
 
     query: Array

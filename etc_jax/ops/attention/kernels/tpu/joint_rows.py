@@ -26,6 +26,7 @@ from etc_jax.ops.attention.kernels.tpu.calls import Inputs
 from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
 from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
+from etc_jax.ops.dropout import of_later_rows
 
 Array = jax.Array
 
@@ -59,7 +60,7 @@ class _Arrays(NamedTuple):
       bias: float32 `[h, places, 128]`, see `strips`, or None.
       side_bias: see `strips.BlockBias`, or None.
       rows, keys: integers, see `calls.Inputs`.
-      seeds: uint32 `[b, h, pieces]`, or None.
+      seeds: see `calls.Inputs`, `[b, h, 2 * pieces]`, or None.
     """
 
     query: Array
@@ -72,7 +73,12 @@ class _Arrays(NamedTuple):
     seeds: Array | None
 
 
-def attend(
+def attend(*args, **options) -> Array:
+    """The output of `attend_part`, where the keys are all that there are."""
+    return attend_part(*args, **options)[0]
+
+
+def attend_part(
     options: Options,
     query: Array,
     rows: tuple,
@@ -82,7 +88,8 @@ def attend(
     mesh_axes: MeshAxes,
     bias: OffsetBias | None = None,
     side_bias: SideBias | None = None,
-) -> Array:
+    first: tuple[Array | int, tuple[Array | int, ...]] | None = None,
+) -> tuple[Array, Array]:
     """Attention of rows over the keys of all pieces, in one softmax.
 
     Args:
@@ -95,9 +102,12 @@ def attend(
       mesh_axes: that batch and heads are split over.
       bias: added to the logits of the first piece, or None.
       side_bias: with `values`, added to those of the second piece, or None.
+      first: numbers, for dropout, of the first row and of the first key of each piece;
+        None: zeros.
 
     Returns:
-      `[b, n, h, d]` in the dtype of `query`; rows that see nothing are zero.
+      (`[b, n, h, d]` in the dtype of `query`, log-sum-exp float32 `[b, h, n]`); rows
+      that see nothing are zero, and have 1e30.
     """
     b, n, h, d = query.shape
 
@@ -121,7 +131,11 @@ def attend(
     )
     seeds = None
     if rng is not None:
+        row, keys = first or (0, (0,) * len(pieces))
         seeds = jax.random.bits(rng, (b, h, len(pieces)), jnp.uint32)
+        seeds = of_later_rows(seeds, jnp.asarray(row))
+        keys = jnp.stack([jnp.asarray(x, jnp.uint32) for x in keys])
+        seeds = jnp.concatenate([seeds, jnp.broadcast_to(keys, seeds.shape)], axis=2)
     if table is not None:
         # Rows by distance, the clipped ones several times; then the others.
         labels = softmax.table_rows
@@ -172,7 +186,9 @@ def attend(
         seeds=jax.P(mesh_axes.batch, mesh_axes.heads),
     )
     fn = functools.partial(_attend_heads, softmax)
-    return on_each_device(fn, arrays, specs, rows_spec)[:, :n]
+    results = rows_spec, jax.P(mesh_axes.batch, mesh_axes.heads)
+    output, lse = on_each_device(fn, arrays, specs, results)
+    return output[:, :n], lse[..., :n]
 
 
 def _padded(x: Array, size: int) -> Array:
@@ -185,7 +201,7 @@ def _stacked(vectors: Vectors) -> Array:
     return _padded(jnp.stack(vectors.ints, axis=1), SUBLANES)
 
 
-def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
+def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
     """Heads and features padded to whole groups, and back."""
     h, d = arrays.query.shape[2:]
     ways = softmax.ways
@@ -230,14 +246,16 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> Array:
         keys=arrays.keys,
         seeds=seeds,
     )
-    out = _attend(softmax, inputs)
-    return out.reshape(*out.shape[:2], h + more_heads, -1)[:, :, :h, :d]
+    out, lse = _attend(softmax, inputs)
+    out = out.reshape(*out.shape[:2], h + more_heads, -1)[:, :, :h, :d]
+    # [b, groups, ways, n] -> [b, h, n]
+    return out, lse.reshape(len(lse), -1, lse.shape[-1])[:, :h]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(softmax: Softmax, inputs: Inputs) -> Array:
-    """`attend` of what is padded, `[b, n, F]`."""
-    return _forward(softmax, inputs)[0]
+def _attend(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
+    """`attend` of what is padded, `[b, n, F]` and `[b, groups, ways, n]`."""
+    return _forward(softmax, inputs)
 
 
 def _kernels(softmax: Softmax):
@@ -250,7 +268,7 @@ def _forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
 
 def _vjp_forward(softmax: Softmax, inputs: Inputs):
     output, lse = map(_saved, _forward(softmax, inputs))
-    return output, (inputs, output, lse)
+    return (output, lse), (inputs, output, lse)
 
 
 def _saved(x: Array) -> Array:
@@ -264,8 +282,8 @@ def _saved(x: Array) -> Array:
     return jax.lax.bitcast_convert_type(stored, x.dtype)
 
 
-def _vjp_backward(softmax: Softmax, saved, d_output):
-    inputs, output, lse = saved
+def _vjp_backward(softmax: Softmax, saved, gradients):
+    (inputs, output, lse), (d_output, d_lse) = saved, gradients
     products = output.astype(jnp.float32) * d_output.astype(jnp.float32)
     # The sums over each head's features, `softmax.row_deltas`: with heads as an axis of
     # `products` XLA would copy all of it, rows last.
@@ -275,7 +293,8 @@ def _vjp_backward(softmax: Softmax, saved, d_output):
     )
     precision = jax.lax.Precision.HIGHEST
     delta = jnp.einsum("bnf,fh->bhn", products, of_head, precision=precision)
-    delta = delta.reshape(lse.shape)
+    # The gradient of a row's logits by its lse are its probabilities.
+    delta = delta.reshape(lse.shape) - d_lse
     return (_kernels(softmax).backward(softmax, inputs, d_output, lse, delta),)
 
 

@@ -216,7 +216,7 @@ class Tile(NamedTuple):
 
         Args:
           softmax: static choices.
-          seeds: uint32 scalar of each head of a piece: a function of (head, piece).
+          seeds: see `head_seeds`.
           first_query: index of query 0.
         """
         if not softmax.dropout_rate:
@@ -224,9 +224,11 @@ class Tile(NamedTuple):
         keys, q = self.pairs.mask.shape
         query = first_query + iota((1, q), 1)
         key = self.start + iota((keys, 1), 0)
+        number, pieces = self.number, len(softmax.pieces)
+        key = key + seeds(0, pieces + number).astype(jnp.int32)
         return jnp.concatenate(
             [
-                counted_factors(softmax.dropout_rate, seeds(w, self.number), query, key)
+                counted_factors(softmax.dropout_rate, seeds(w, number), query, key)
                 for w in range(softmax.ways)
             ],
             axis=1,
@@ -316,10 +318,10 @@ def label_column(inputs, query: Array, ways: int) -> Array | None:
 
 
 def head_seeds(inputs, group, ways: int):
-    """A function of (head of the group, piece), to a uint32 scalar."""
+    """A function of (head of the group, column of `Inputs.seeds`), to a scalar."""
 
-    def seeds(head: int, piece: int):
-        return inputs["seeds"][group * ways + head, piece]
+    def seeds(head: int, column: int):
+        return inputs["seeds"][group * ways + head, column]
 
     return seeds
 
