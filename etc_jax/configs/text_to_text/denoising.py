@@ -84,7 +84,7 @@ from etc_jax.recipes.text_to_text import SHORT
 # As many spans of 3 as 1,024 tokens make.
 SENTINELS = 341
 SEED = 42
-# Families whose vocabulary has none.
+# Families with BART's vocabulary, which has no sentinels.
 _BY_BART = ("bart_ls", "led")
 _SHORT_TOO = {
     "bart_ls": {"block_size": 128, "pooling_layers": 2, "max_target_length": 256},

@@ -89,8 +89,9 @@ def dry_run(
             limit = hardware.memory_of(memory_of)
         sections, problems, memory = _examine(plan, limit, compiles, memory_of)
         if problems and limit is not None:
-            lines = compiled_until_one_fits(plan, memory, limit, job_folder)
-            problems.append("\n  ".join(["Compiled:", *lines]))
+            lines = list(compiled_until_one_fits(plan, memory, limit, job_folder))
+            if lines:
+                problems.append("\n  ".join(["Compiled:", *lines]))
     if folder is not None:
         problems += _space_problems(plan, folder)
     report = "\n\n".join(sections)

@@ -143,7 +143,7 @@ def test_a_refusal_ends_with_what_was_compiled_and_fits(monkeypatch):
     monkeypatch.setattr(hardware, "memory_limit", lambda device: 1.6 * 2**20)
     with pytest.raises(UserError) as caught:
         dry_run(toy_job.config(**config))
-    *_, head, last = str(caught.value).splitlines()
+    *_, last = str(caught.value).splitlines()
     match = re.fullmatch(r"  train.accumulation_steps=(\d+): (.*): fits", last)
     steps = {"train__accumulation_steps": int(match[1])}
     text = dry_run(toy_job.config(**config, **steps))

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from etc_jax import structure as st
 from etc_jax.base.types import MeshAxes, Pieces, Rows
 from etc_jax.ops import blocking, sequence
-from etc_jax.ops.attention.kernels import choice
 from etc_jax.ops.attention.kernels.choice import (
+    SPLIT,
     backend,
     interpreted,
     tpu_problem,
@@ -18,7 +18,7 @@ from etc_jax.ops.attention.kernels.choice import (
 from etc_jax.ops.attention.kernels.pieces import Keys, RulePiece
 from etc_jax.ops.attention.parts.checks import KERNELS
 from etc_jax.ops.attention.parts.dropout import Dropout
-from etc_jax.ops.attention.parts.pairs import SequenceShard
+from etc_jax.ops.attention.parts.pairs import SequenceShard, tokens_around
 
 
 def problems(
@@ -28,7 +28,7 @@ def problems(
     if isinstance(structure, st.ExplicitStructure):
         return dict.fromkeys(KERNELS, "the structure is given as tensors")
     sizes = window_sizes(query.long, rules.radius, query.global_.shape[1])
-    pallas = choice.SPLIT if is_split else _shared_label(structure, rules)
+    pallas = SPLIT if is_split else _shared_label(structure, rules)
     return {"pallas": pallas, "mosaic": tpu_problem(sizes, scale)}
 
 
@@ -83,7 +83,7 @@ def attend(
     )
     keys_of_windows = Keys(
         *shard.around((key.l2l, value.l2l), reach, 1),
-        _around(structure, rows_of_windows, reach, shard),
+        tokens_around(structure, rows_of_windows, reach, shard),
     )
     ids = global_.example_ids
     once = global_._replace(example_ids=jnp.where(shard.once(ids > 0), ids, 0))
@@ -129,13 +129,3 @@ def attend(
             part = jnp.swapaxes(part, 1, 2)
         out = out._replace(global_=part)
     return out
-
-
-def _around(
-    structure: st.Structure, padded: st.LongTokens, reach: int, shard: SequenceShard
-) -> st.LongTokens:
-    """What windows read of their keys, with `reach` places of the neighbours."""
-    ids = [structure.long_example_ids, structure.long_segment_ids]
-    around = shard.around([x for x in ids if x is not None], reach, -1)
-    segments = None if ids[1] is None else around[1]
-    return padded._replace(example_ids=around[0], segment_ids=segments)

@@ -121,6 +121,34 @@ class SequenceShard:
         return mask & (jax.lax.axis_index(self.axis_name) == 0)
 
 
+def tokens_around(
+    structure: st.Structure,
+    padded: st.LongTokens,
+    radius: int,
+    shard: SequenceShard,
+    tail: int = 0,
+) -> st.LongTokens:
+    """What windows read of their keys, with the neighbours' places around.
+
+    Args:
+      structure: of the `n` long tokens here.
+      padded: these, `[batch, radius + n + radius + tail]`.
+      radius: places of the neighbours on each side.
+      shard: of these tokens in the whole sequence.
+      tail: padding after the places of the last neighbour.
+
+    Returns:
+      `padded` with the neighbours' tokens in place of padding.
+    """
+    if shard.axis_name is None:
+        return padded
+    ids = [structure.long_example_ids, structure.long_segment_ids]
+    around = shard.around([x for x in ids if x is not None], radius, -1)
+    around = [blocking.pad_axis(x, -1, 0, tail) for x in around]
+    segments = None if ids[1] is None else around[1]
+    return padded._replace(example_ids=around[0], segment_ids=segments)
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RulePairs:
@@ -164,24 +192,12 @@ class RulePairs:
         long = long._replace(index=index)
         return cls(
             long=long,
-            keys=cls._keys(structure, long, radius, padded - n, shard),
+            keys=tokens_around(structure, long, radius, shard, padded - n),
             global_=structure.global_tokens(),
             shard=shard,
             radius=radius,
             rules=rules,
         )
-
-    @staticmethod
-    def _keys(
-        structure, long: st.LongTokens, radius: int, tail: int, shard: SequenceShard
-    ):
-        if shard.axis_name is None:
-            return long
-        ids = [structure.long_example_ids, structure.long_segment_ids]
-        around = shard.around([x for x in ids if x is not None], radius, -1)
-        around = [blocking.pad_axis(x, -1, 0, tail) for x in around]
-        segments = None if ids[1] is None else around[1]
-        return long._replace(example_ids=around[0], segment_ids=segments)
 
     def _queries(self, start, num_blocks: int, block_size: int) -> st.LongTokens:
         size = num_blocks * block_size
