@@ -13,7 +13,7 @@ from pooled_block_test import of_averages, of_blocks
 
 from etc_jax import sharding
 from etc_jax.base.types import MeshAxes
-from etc_jax.ops.attention import full, pooled_block, sliding_window
+from etc_jax.ops.attention import block_sparse, full, pooled_block, sliding_window
 from etc_jax.ops.attention.bias import BucketBias
 from etc_jax.ops.attention.kernels.tpu import all_keys
 from etc_jax.ops.attention.pooled_block import Blocks, Pool
@@ -376,14 +376,22 @@ def test_memories_of_a_tpu_are_simulated_too(capfd):
         plain = full.attend(query, key, value, **options)
         return full.attend(query, key, value, bias=bias, **options) + plain
 
+    def sparse(form, *rows):
+        draws = np.int32(np.arange(28).reshape(1, 7, 4) % 9)
+        options = {"random_blocks": draws, "block_size": 16, "implementation": form}
+        return block_sparse.attend(*rows, example_ids=how["ids"], **options)
+
     params = pltpu.InterpretParams(detect_races=True, num_cores_or_threads=2)
     with pltpu.force_tpu_interpret_mode(params):
         compare(attend, *rows(600, 1100), KINDS["buckets"][1])
         compare(functools.partial(with_blocks, **how), *rows(140, 140), *more)
+        compare(sparse, *rows(140, 140))
     assert "RACE DETECTED" not in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("op", ["full", "blocks", "blocks and averages"])
+@pytest.mark.parametrize(
+    "op", ["full", "blocks", "blocks and averages", "sparse blocks"]
+)
 @pytest.mark.full
 def test_eight_devices_equal_one(op):
     if jax.device_count() < 8:
@@ -410,6 +418,11 @@ def test_eight_devices_equal_one(op):
             out += of_averages("mosaic", pool, np.minimum(ids, 1), **options)(
                 *arrays[1:]
             )
+        elif op == "sparse blocks":
+            draws = np.int32([[[0, 2]], [[1, 1]], [[2, 0]], [[0, 1]]])
+            options |= {"implementation": "mosaic", "example_ids": ids}
+            options |= {"random_blocks": draws, "block_size": 16}
+            out = block_sparse.attend(*arrays[:3], **options)
         else:
             bias = BucketBias(table, FAR, causal=False)
             options |= {"implementation": "mosaic", "example_ids": ids}

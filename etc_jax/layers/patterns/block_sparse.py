@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from etc_jax import sharding
 from etc_jax.base.rules import choice
 from etc_jax.layers.patterns.full import Full
 from etc_jax.layers.self_attention import Projected, SequenceInputs
@@ -33,8 +34,6 @@ class BlockSparse(Full):
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"random_blocks"})
-    # What the blocks see has none; short sequences, which are seen whole, have.
-    kernel_problem: ClassVar[str] = "there are no kernels"
     packing_problem: ClassVar[str] = (
         "the blocks of this encoder are those of a row, whatever lies in it"
     )
@@ -72,6 +71,7 @@ class BlockSparse(Full):
             block_size=self.block_size,
             num_globals=self.num_globals,
             random_blocks=per_layer,
+            mesh_axes=sharding.mesh_axes(),
             **layer.options(),
             example_ids=inputs.example_ids,
         )

@@ -20,15 +20,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from etc_jax.base.types import WHOLE, MeshAxes
 from etc_jax.ops import blocking
 from etc_jax.ops.attention import dense, full
+from etc_jax.ops.attention.kernels import block_sparse as by_kernels, choice
 from etc_jax.ops.attention.parts.block_parts import BAND, BlockOptions, Blocks
 from etc_jax.ops.attention.parts.block_rows import block_rows
-from etc_jax.ops.attention.parts.checks import (
-    check_implementation,
-    check_one_length,
-    check_rows,
-)
+from etc_jax.ops.attention.parts.checks import check_one_length, check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
@@ -52,6 +50,7 @@ def attend(
     dropout_rng: Array | None = None,
     chunk_blocks: int | None = None,
     shards: int = 1,
+    mesh_axes: MeshAxes = WHOLE,
 ) -> Array:
     """Attention of blocks to blocks.
 
@@ -68,11 +67,13 @@ def attend(
       example_ids: int `[b, n]`; 0 is padding, whose rows are zero, and packed examples
         do not see each other; None: one example.
       scale: of the products; None: 1 / sqrt(d).
-      implementation: "xla" (linear in n), "dense" (quadratic, the oracle), "auto".
+      implementation: "xla" (linear in n), "mosaic" (kernels for TPUs), "dense"
+        (quadratic, the oracle), "auto": see `kernels.choice`.
       dropout_rate: of attention probabilities; needs `dropout_rng`.
       dropout_rng: key, or None to leave dropout out.
       chunk_blocks: blocks at once; default by the size of their logits.
       shards: devices that batch and heads are split over.
+      mesh_axes: mesh axes that they are split over: kernels need to know.
 
     Returns:
       `[b, n, h, d]`.
@@ -80,7 +81,6 @@ def attend(
     Raises:
       ValueError: if shapes or options do not fit together.
     """
-    check_implementation(implementation)
     check_rows(query, key, value, example_ids)
     check_one_length(query, key)
     dropout = Dropout.make(dropout_rate, dropout_rng)
@@ -88,6 +88,9 @@ def attend(
     if scale is None:
         scale = d**-0.5
     _check_sizes(block_size, chunk_blocks, num_globals)
+    problems = by_kernels.problems(block_size, n + num_globals, scale)
+    split = {"sequence_axis": None, "mesh_axes": mesh_axes, "shards": shards}
+    kernels = choice.choose_kernels(implementation, query, problems, **split)
     if not n:
         return query
     if example_ids is None:
@@ -114,16 +117,14 @@ def attend(
         drop = dropout.dense()
         pairs = dense.counted(met, query.dtype)
         return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
+    how = {"scale": scale, "dropout": dropout, "shards": shards}
+    how["kernels"] = None if kernels is None else (kernels, mesh_axes)
     # Rows that do not see everything: [b, drawing * s, h, d]; none so far.
     inner = rows[0][:, :0]
     if drawing:
         blocks = Blocks(ids, random_blocks)
-        inner = _inner_rows(
-            rows, blocks, block_size, globals_, chunk_blocks, scale, dropout, shards
-        )
-    full_rows = _full_rows(
-        rows, ids, globals_, block_size, scale=scale, dropout=dropout, shards=shards
-    )
+        inner = _inner_rows(rows, blocks, block_size, globals_, chunk_blocks, **how)
+    full_rows = _full_rows(rows, ids, globals_, block_size, **how)
     # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size
     parts = [full_rows[:, :front], inner, full_rows[:, front:]]
@@ -197,9 +198,11 @@ def _inner_rows(
     block_size: int,
     num_globals: int,
     chunk_blocks: int | None,
+    *,
     scale: float,
     dropout: Dropout,
     shards: int,
+    kernels: tuple[str, MeshAxes] | None,
 ) -> Array:
     """Attention of the blocks that do not see everything.
 
@@ -212,6 +215,7 @@ def _inner_rows(
       scale: see `attend`.
       dropout: of probabilities.
       shards: see `attend`.
+      kernels: that do it, and the mesh axes that batch and heads are split over.
 
     Returns:
       `[b, drawing blocks * block_size, h, d]`.
@@ -242,9 +246,13 @@ def _inner_rows(
         first=first,
         common=common,
     )
-    heads = [jnp.swapaxes(x, 1, 2) for x in rows]
     blocks = Blocks(ids, jnp.broadcast_to(drawn, (h, drawing, r)))
-    out = block_rows(options, *heads, blocks, dropout.stream(0).draws(0))
+    dropout = dropout.stream(0)
+    if kernels is not None:
+        name, mesh_axes = kernels
+        return by_kernels.attend(name, options, *rows, blocks, dropout, mesh_axes)
+    heads = [jnp.swapaxes(x, 1, 2) for x in rows]
+    out = block_rows(options, *heads, blocks, dropout.draws(0))
     # [b, h, places, d] -> [b, drawing * s, h, d]: rows of other blocks are zeros.
     return jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
 

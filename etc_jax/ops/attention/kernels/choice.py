@@ -32,6 +32,7 @@ _MOST_ON_TPU = {
     "offsets of a bias": 8192,
     "biases of all heads": 8192,
     "features of all keys beside": 2**20,
+    "tokens of sparse blocks": 8192,
 }
 
 

@@ -245,7 +245,7 @@ def _run(
     return calls.call(
         functools.partial(body, softmax=softmax, sizes=sizes),
         name,
-        softmax,
+        softmax.interpret,
         sizes.grid,
         parts,
         outputs,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -77,7 +78,7 @@ def _is_part(x) -> bool:
 def call(
     body: Callable,
     name: str,
-    softmax: Softmax,
+    interpret: bool,
     grid: tuple[int, ...],
     inputs: dict[str, Any],
     outputs: dict[str, Part],
@@ -91,7 +92,7 @@ def call(
     Args:
       body: function of refs (inputs, outputs, scratch), each in the structure of these.
       name: in profiles.
-      softmax: static choices.
+      interpret: run as plain operations, on any device.
       grid: of its programs, the last axis fastest.
       inputs: trees of parts.
       outputs: parts.
@@ -115,7 +116,7 @@ def call(
         out_specs=tree(spec, outputs),
         out_shape=tree(lambda part: part.array, outputs),
         scratch_shapes=[scratch],
-        interpret=softmax.interpret,
+        interpret=interpret,
         name=name,
         cost_estimate=pl.CostEstimate(
             flops=flops,
@@ -127,6 +128,31 @@ def call(
             vmem_limit_bytes=_VMEM_BYTES,
         ),
     )(tree(lambda part: part.array, inputs))
+
+
+def saved(x: Array) -> Array:
+    """What a kernel wrote, of any shape, which remat's policy "attention" keeps.
+
+    As bits: floats that it keeps jax rounds once more, to what they are, and of what a
+    kernel wrote that is one more pass through memory.
+    """
+    bits = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
+    stored = checkpoint_name(jax.lax.bitcast_convert_type(x, bits), "attention")
+    return jax.lax.bitcast_convert_type(stored, x.dtype)
+
+
+def row_deltas(output: Array, d_output: Array, heads: int) -> Array:
+    """The `softmax.row_deltas` of `[b, n, F]`: float32 `[b, heads, n]`.
+
+    With heads as an axis of the products XLA would copy all of them, rows last: their
+    sums are a product with a matrix of ones and zeros.
+    """
+    products = output.astype(jnp.float32) * d_output.astype(jnp.float32)
+    of_head = jnp.repeat(
+        jnp.eye(heads, dtype=jnp.float32), products.shape[2] // heads, axis=0
+    )
+    precision = jax.lax.Precision.HIGHEST
+    return jnp.einsum("bnf,fh->bhn", products, of_head, precision=precision)
 
 
 def pairs_scratch(softmax: Softmax, number: int, keys: int, q: int) -> tuple:

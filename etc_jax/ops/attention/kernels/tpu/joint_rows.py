@@ -14,16 +14,22 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 
 from etc_jax.base.types import LabelTable, MeshAxes
 from etc_jax.ops import blocking
 from etc_jax.ops.attention.bias import SideBias
 from etc_jax.ops.attention.kernels.devices import on_each_device
 from etc_jax.ops.attention.kernels.pieces import Keys, OffsetBias, Vectors
-from etc_jax.ops.attention.kernels.tpu import all_keys, strips, windows
+from etc_jax.ops.attention.kernels.tpu import all_keys, calls, strips, windows
 from etc_jax.ops.attention.kernels.tpu.calls import Inputs
-from etc_jax.ops.attention.kernels.tpu.registers import LANES, SUBLANES, round_up
+from etc_jax.ops.attention.kernels.tpu.registers import (
+    LANES,
+    SUBLANES,
+    features_of,
+    group_of_heads,
+    heads_of,
+    round_up,
+)
 from etc_jax.ops.attention.kernels.tpu.strips import BlockBias
 from etc_jax.ops.attention.kernels.tpu.tiles import Softmax
 from etc_jax.ops.dropout import of_later_rows
@@ -116,14 +122,13 @@ def attend_part(
 
     of_rows = vectors(rows, n)
     of_keys = [vectors(part.tokens, part.key.shape[1]) for part in pieces]
-    # The features of a group of heads fill the lanes of a register.
-    ways = 2 if d <= LANES // 2 else 1
+    ways, width = group_of_heads(d)
     softmax = Softmax(
         scale=options.scale,
         dropout_rate=options.dropout_rate,
         pieces=options.pieces,
         ways=ways,
-        width=LANES if ways > 1 else round_up(d, LANES),
+        width=width,
         others=tuple(dict.fromkeys(v for p in options.pieces for v in p.others)),
         row_vectors=of_rows.without_ints(),
         key_vectors=tuple(x.without_ints() for x in of_keys),
@@ -205,14 +210,9 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
     """Heads and features padded to whole groups, and back."""
     h, d = arrays.query.shape[2:]
     ways = softmax.ways
-    more_heads = -h % ways
     # Padded heads have seeds and labels as well, which nothing reads.
-    more_features = softmax.width // ways - d
-
-    def features(x):
-        """`[..., h, d]` -> `[..., F]`."""
-        widths = [(0, 0)] * (x.ndim - 2) + [(0, more_heads), (0, more_features)]
-        return jnp.pad(x, widths).reshape(*x.shape[:-2], -1)
+    more_heads = -h % ways
+    features = functools.partial(features_of, ways=ways, width=softmax.width)
 
     def strips_of_groups(x):
         """`[h, places, lanes]` -> `[groups, places, ways * lanes]`."""
@@ -247,9 +247,8 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
         seeds=seeds,
     )
     out, lse = _attend(softmax, inputs)
-    out = out.reshape(*out.shape[:2], h + more_heads, -1)[:, :, :h, :d]
     # [b, groups, ways, n] -> [b, h, n]
-    return out, lse.reshape(len(lse), -1, lse.shape[-1])[:, :h]
+    return heads_of(out, h, d, ways), lse.reshape(len(lse), -1, lse.shape[-1])[:, :h]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -267,32 +266,13 @@ def _forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
 
 
 def _vjp_forward(softmax: Softmax, inputs: Inputs):
-    output, lse = map(_saved, _forward(softmax, inputs))
+    output, lse = map(calls.saved, _forward(softmax, inputs))
     return (output, lse), (inputs, output, lse)
-
-
-def _saved(x: Array) -> Array:
-    """The same, which remat's policy "attention" keeps.
-
-    As bits: floats that it keeps jax rounds once more, to what they are, and of what a
-    kernel wrote that is one more pass through memory.
-    """
-    bits = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
-    stored = checkpoint_name(jax.lax.bitcast_convert_type(x, bits), "attention")
-    return jax.lax.bitcast_convert_type(stored, x.dtype)
 
 
 def _vjp_backward(softmax: Softmax, saved, gradients):
     (inputs, output, lse), (d_output, d_lse) = saved, gradients
-    products = output.astype(jnp.float32) * d_output.astype(jnp.float32)
-    # The sums over each head's features, `softmax.row_deltas`: with heads as an axis of
-    # `products` XLA would copy all of it, rows last.
-    heads = math.prod(lse.shape[1:3])
-    of_head = jnp.repeat(
-        jnp.eye(heads, dtype=jnp.float32), products.shape[2] // heads, axis=0
-    )
-    precision = jax.lax.Precision.HIGHEST
-    delta = jnp.einsum("bnf,fh->bhn", products, of_head, precision=precision)
+    delta = calls.row_deltas(output, d_output, math.prod(lse.shape[1:3]))
     # The gradient of a row's logits by its lse are its probabilities.
     delta = delta.reshape(lse.shape) - d_lse
     return (_kernels(softmax).backward(softmax, inputs, d_output, lse, delta),)

@@ -68,3 +68,22 @@ def head_products(a: Array, b: Array, ways: int) -> Array:
             for w in range(ways)
         ]
     )
+
+
+def group_of_heads(d: int) -> tuple[int, int]:
+    """(heads of a group, its features) of heads of d: these fill a register's lanes."""
+    ways = 2 if d <= LANES // 2 else 1
+    return ways, LANES if ways > 1 else round_up(d, LANES)
+
+
+def features_of(x: Array, ways: int, width: int) -> Array:
+    """`[..., h, d]` -> `[..., F]`, of whole groups of heads of so many features."""
+    h, d = x.shape[-2:]
+    more = (0, -h % ways), (0, width // ways - d)
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 2) + [*more])
+    return x.reshape(*x.shape[:-2], -1)
+
+
+def heads_of(x: Array, h: int, d: int, ways: int) -> Array:
+    """The inverse: `[..., F]` -> `[..., h, d]`."""
+    return x.reshape(*x.shape[:-1], round_up(h, ways), -1)[..., :h, :d]

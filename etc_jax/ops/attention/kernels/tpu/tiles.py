@@ -30,7 +30,7 @@ from etc_jax.ops.dropout import counted_factors
 
 Array = jax.Array
 
-_LOG2_E = math.log2(math.e)
+LOG2_E = math.log2(math.e)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Softmax:
 
     def to_base_2(self) -> float:
         """What scores are multiplied by to be exponents of 2."""
-        return self.scale * _LOG2_E
+        return self.scale * LOG2_E
 
 
 def chosen(piece: RulePiece | InlinePiece) -> tuple[int, ...]:
@@ -361,7 +361,7 @@ def read_rows(softmax: Softmax, inputs) -> OfRows:
         query=query,
         d_output=heads_apart(inputs["d_output"][...], ways),
         column=label_column(inputs, query, ways),
-        lse=row(inputs["lse"][...]) * _LOG2_E,
+        lse=row(inputs["lse"][...]) * LOG2_E,
         delta=row(inputs["delta"][...]),
     )
 

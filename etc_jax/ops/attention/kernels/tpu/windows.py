@@ -244,7 +244,7 @@ def forward(softmax: Softmax, inputs: Inputs) -> tuple[Array, Array]:
     results = calls.call(
         functools.partial(_forward, softmax=softmax, sizes=sizes),
         "windows_forward",
-        softmax,
+        softmax.interpret,
         grid,
         _inputs(softmax, sizes, inputs, sizes.blocks),
         outputs,
@@ -401,7 +401,7 @@ def backward(
     results = calls.call(
         functools.partial(_backward, softmax=softmax, sizes=sizes),
         "windows_backward",
-        softmax,
+        softmax.interpret,
         grid,
         parts,
         outputs,
