@@ -57,7 +57,7 @@ class Options(NamedTuple):
 
 
 class _Arrays(NamedTuple):
-    """What is split over devices: all rows are padded, heads and features are not.
+    """What is split over devices, as it came: only integers and strips are padded.
 
     Attributes:
       query: `[b, n, h, d]`.
@@ -149,25 +149,22 @@ def attend_part(
             table.embedding[labels].astype(query.dtype),
             table.bias[labels].astype(jnp.float32),
         )
-    query = _padded(query, LANES)
-    padded = tuple((_padded(x.key, LANES), _padded(x.value, LANES)) for x in pieces)
+    lengths = [round_up(x, LANES) for x in (n, *(x.key.shape[1] for x in pieces))]
     strip = None
     if bias is not None:
-        lengths = query.shape[1], padded[0][0].shape[1]
-        span = _kernels(softmax).span(softmax, *lengths)
+        span = _kernels(softmax).span(softmax, *lengths[:2])
         # It is scaled with the products.
         strip = strips.make(span, bias.values / options.scale, bias.before)
         strip = jnp.broadcast_to(strip, (h, *strip.shape[1:]))
     blocks = None
     if side_bias is not None:
-        lengths = query.shape[1], padded[1][0].shape[1]
         values = side_bias.values / options.scale
-        blocks = BlockBias.make(values, side_bias.index, *lengths)
+        blocks = BlockBias.make(values, side_bias.index, lengths[0], lengths[2])
         shape = (h, *blocks.strips.shape[1:])
         blocks = blocks._replace(strips=jnp.broadcast_to(blocks.strips, shape))
     arrays = _Arrays(
         query=query,
-        arrays=padded,
+        arrays=tuple((x.key, x.value) for x in pieces),
         table=table,
         bias=strip,
         side_bias=blocks,
@@ -192,8 +189,7 @@ def attend_part(
     )
     fn = functools.partial(_attend_heads, softmax)
     results = rows_spec, jax.P(mesh_axes.batch, mesh_axes.heads)
-    output, lse = on_each_device(fn, arrays, specs, results)
-    return output[:, :n], lse[..., :n]
+    return on_each_device(fn, arrays, specs, results)
 
 
 def _padded(x: Array, size: int) -> Array:
@@ -207,12 +203,22 @@ def _stacked(vectors: Vectors) -> Array:
 
 
 def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
-    """Heads and features padded to whole groups, and back."""
-    h, d = arrays.query.shape[2:]
+    """Heads, features and rows padded to whole groups and tiles, and back."""
+    _, n, h, d = arrays.query.shape
     ways = softmax.ways
     # Padded heads have seeds and labels as well, which nothing reads.
     more_heads = -h % ways
-    features = functools.partial(features_of, ways=ways, width=softmax.width)
+
+    def features(x):
+        """`[..., h, d]` -> `[..., F]`."""
+        return features_of(x, ways, softmax.width)
+
+    def rows(x):
+        """`[b, n, h, d]` -> `[b, n with padding, F]`.
+
+        Of heads apart a TPU would pad in another layout, with a copy there and back.
+        """
+        return _padded(features(x), LANES)
 
     def strips_of_groups(x):
         """`[h, places, lanes]` -> `[groups, places, ways * lanes]`."""
@@ -236,8 +242,8 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
     if arrays.seeds is not None:
         seeds = jnp.pad(arrays.seeds, ((0, 0), (0, more_heads), (0, 0)))
     inputs = Inputs(
-        query=features(arrays.query),
-        arrays=jax.tree.map(features, arrays.arrays),
+        query=rows(arrays.query),
+        arrays=jax.tree.map(rows, arrays.arrays),
         embedding=embedding,
         label_bias=label_bias,
         bias=bias,
@@ -248,7 +254,8 @@ def _attend_heads(softmax: Softmax, arrays: _Arrays) -> tuple[Array, Array]:
     )
     out, lse = _attend(softmax, inputs)
     # [b, groups, ways, n] -> [b, h, n]
-    return heads_of(out, h, d, ways), lse.reshape(len(lse), -1, lse.shape[-1])[:, :h]
+    lse = lse.reshape(len(lse), -1, lse.shape[-1])[:, :h, :n]
+    return heads_of(out[:, :n], h, d, ways), lse
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
