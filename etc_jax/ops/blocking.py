@@ -179,3 +179,17 @@ def join_steps(x: jax.Array, axis: int) -> jax.Array:
     # [steps, ..., C, q, ...] -> [..., steps, C, q, ...].
     x = jnp.moveaxis(x, 0, axis)
     return unblock(unblock(x, axis), axis)
+
+
+def heads_joined(x: jax.Array) -> jax.Array:
+    """`[b, n, h, d]` -> `[b, n, h * d]`.
+
+    What is cut and put together is so: a TPU's tiles are of the last two axes, and
+    h and d are no multiples of theirs.
+    """
+    return x.reshape(*x.shape[:2], -1)
+
+
+def heads_apart(x: jax.Array, h: int) -> jax.Array:
+    """`[b, n, h * d]` -> `[b, n, h, d]`."""
+    return x.reshape(*x.shape[:2], h, -1)

@@ -31,6 +31,7 @@ from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import even_chunk
+from etc_jax.ops.blocking import heads_apart, heads_joined
 
 Array = jax.Array
 
@@ -106,7 +107,7 @@ def attend(
     def whole(x):
         return blocking.pad_axis(x, 1, 0, -(n - globals_) % block_size)
 
-    rows = [whole(x) for x in (query, key, value)]
+    rows = [whole(heads_joined(x)) for x in (query, key, value)]
     # Ids of numpy cannot be looked up at places that are traced.
     # Padding has id 0: nothing sees it, and its rows are zero.
     ids = whole(jnp.asarray(example_ids))
@@ -116,19 +117,21 @@ def attend(
         met = _met(ids, random_blocks, block_size, globals_)
         drop = dropout.dense()
         pairs = dense.counted(met, query.dtype)
+        rows = [heads_apart(x, h) for x in rows]
         return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
     how = {"scale": scale, "dropout": dropout, "shards": shards}
     how["kernels"] = None if kernels is None else (kernels, mesh_axes)
-    # Rows that do not see everything: [b, drawing * s, h, d]; none so far.
+    # Rows that do not see everything: [b, drawing * s, h * d]; none so far.
     inner = rows[0][:, :0]
     if drawing:
         blocks = Blocks(ids, random_blocks)
-        inner = _inner_rows(rows, blocks, block_size, globals_, chunk_blocks, **how)
-    full_rows = _full_rows(rows, ids, globals_, block_size, **how)
+        sizes = block_size, globals_
+        inner = _inner_rows(rows, h, blocks, *sizes, chunk_blocks, **how)
+    full_rows = _full_rows(rows, h, ids, globals_, block_size, **how)
     # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size
     parts = [full_rows[:, :front], inner, full_rows[:, front:]]
-    return jnp.concatenate(parts, axis=1)[:, :n]
+    return heads_apart(jnp.concatenate(parts, axis=1)[:, :n], h)
 
 
 def _check_sizes(block_size: int, chunk_blocks: int | None, num_globals: int) -> None:
@@ -151,10 +154,12 @@ def _check_random_blocks(shape, h: int, n: int, block_size: int, num_globals: in
         )
 
 
-def _full_rows(rows, ids: Array, num_globals: int, block_size: int, **options) -> Array:
-    """Rows that see everything: `[b, globals, h, d]`, or `[b, 2s, h, d]` of both ends.
+def _full_rows(
+    rows, h: int, ids: Array, num_globals: int, block_size: int, **options
+) -> Array:
+    """Rows that see everything: `[b, globals, h * d]`, or of both ends.
 
-    Of a single block, `[b, s, h, d]`.
+    These are `[b, 2s, h * d]`; of a single block, `[b, s, h * d]`.
     """
 
     def seers(x):
@@ -162,15 +167,16 @@ def _full_rows(rows, ids: Array, num_globals: int, block_size: int, **options) -
 
     tokens = of_examples(ids)
     options["dropout"] = options["dropout"].stream(1)
-    return full.some_rows(
-        seers(rows[0]),
-        *rows[1:],
+    rows = [heads_apart(x, h) for x in (seers(rows[0]), *rows[1:])]
+    out = full.some_rows(
+        *rows,
         jax.tree.map(seers, tokens),
         tokens,
         causal=False,
         shard=SequenceShard(),
         **options,
     )
+    return heads_joined(out)
 
 
 def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:
@@ -194,6 +200,7 @@ def _ends(x: Array, size: int) -> Array:
 
 def _inner_rows(
     rows: list[Array],
+    h: int,
     blocks: Blocks,
     block_size: int,
     num_globals: int,
@@ -207,7 +214,8 @@ def _inner_rows(
     """Attention of the blocks that do not see everything.
 
     Args:
-      rows: query, key and value, `[b, num_globals + blocks * block_size, h, d]`.
+      rows: query, key and value, `[b, num_globals + blocks * block_size, h * d]`.
+      h: heads.
       blocks: of them, with what was drawn for all heads or for each.
       block_size: see `attend`.
       num_globals: see `attend`.
@@ -218,22 +226,22 @@ def _inner_rows(
       kernels: that do it, and the mesh axes that batch and heads are split over.
 
     Returns:
-      `[b, drawing blocks * block_size, h, d]`.
+      `[b, drawing blocks * block_size, h * d]`.
     """
     ids, drawn = blocks
     # Internal form: blocks 0 and last are common; inner rows start with block 1.
     first, common = 1, (0, ids.shape[1] // block_size - 1)
     if num_globals:
         # Extended form: `first` blocks of globals, the drawing blocks, one of padding.
-        # [b, places, h, d] -> [b, (first + drawing + 1) * s, h, d].
+        # [b, places, h * d] -> [b, (first + drawing + 1) * s, h * d].
         rows = [_fenced(x, block_size, num_globals) for x in rows]
         ids = _fenced(ids, block_size, num_globals)
         first = -(-num_globals // block_size)
         common = tuple(range(first))
         # None is the block of padding after the last.
         drawn = jnp.where(drawn < 0, drawn.shape[1], drawn) + first
-    b, _, h, _ = rows[0].shape
-    _, drawing, r = drawn.shape
+    rows = [heads_apart(x, h) for x in rows]
+    b, (_, drawing, r) = len(ids), drawn.shape
     if chunk_blocks is None:
         # Keys of a block's logits: the band, the common blocks and the drawn ones.
         keys = (BAND + len(common) + r) * block_size
@@ -250,11 +258,13 @@ def _inner_rows(
     dropout = dropout.stream(0)
     if kernels is not None:
         name, mesh_axes = kernels
-        return by_kernels.attend(name, options, *rows, blocks, dropout, mesh_axes)
+        out = by_kernels.attend(name, options, *rows, blocks, dropout, mesh_axes)
+        return heads_joined(out)
     heads = [jnp.swapaxes(x, 1, 2) for x in rows]
     out = block_rows(options, *heads, blocks, dropout.draws(0))
-    # [b, h, places, d] -> [b, drawing * s, h, d]: rows of other blocks are zeros.
-    return jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
+    # [b, h, places, d] -> [b, drawing * s, h * d]: rows of other blocks are zeros.
+    out = jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
+    return heads_joined(out)
 
 
 def _fenced(x: Array, block_size: int, num_globals: int) -> Array:
