@@ -141,14 +141,14 @@ def _keys(options: Options, inputs) -> list[_Keys]:
         cuts.append((block * s, s))
         # A common block that is in the band is not seen a second time.
         are_seen.append(jnp.abs(number - block) > 1)
-    found = [keys(cuts, are_seen)]
+    pieces = [keys(cuts, are_seen)]
     for way in range(options.ways if options.draws else 0):
         drawn = [
             inputs["drawn"][way, index * options.draws + i]
             for i in range(options.draws)
         ]
-        found.append(keys([(block * s, s) for block in drawn], [True] * options.draws))
-    return found
+        pieces.append(keys([(block * s, s) for block in drawn], [True] * options.draws))
+    return pieces
 
 
 def _joined(options: Options, keys: list[_Keys], fn: Callable) -> Array:
