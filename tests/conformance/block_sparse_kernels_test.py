@@ -104,8 +104,8 @@ def compile_blocks():
         return (out.astype(jnp.float32) ** 2).sum()
 
     # XLA's form on v5e: 12.9 GB, and 1,207 MiB.
-    cases = [(chip, 4096, 0, 0.9, 60) for chip in tpu_process.CHIPS]
-    for chip, n, g, *most in (*cases, (tpu_process.CHIPS[0], 4352, 256, 1.7, 70)):
+    cases = [(chip, 4096, 0, 0.8, 60) for chip in tpu_process.CHIPS]
+    for chip, n, g, *most in (*cases, (tpu_process.CHIPS[0], 4352, 256, 1.1, 70)):
         array = jax.ShapeDtypeStruct((2, n, 768), jnp.bfloat16)
         ids = jax.ShapeDtypeStruct((2, n), jnp.int32)
         draws = jax.ShapeDtypeStruct(drawn(n, g, 3, 12, 64).shape, jnp.int32)
