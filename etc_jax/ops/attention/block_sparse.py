@@ -119,8 +119,12 @@ def attend(
         pairs = dense.counted(met, query.dtype)
         rows = [heads_apart(x, h) for x in rows]
         return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
-    how = {"scale": scale, "dropout": dropout, "shards": shards}
-    how["kernels"] = None if kernels is None else (kernels, mesh_axes)
+    how = {
+        "scale": scale,
+        "dropout": dropout,
+        "shards": shards,
+        "kernels": None if kernels is None else (kernels, mesh_axes),
+    }
     # Rows that do not see everything: [b, drawing * s, h * d]; none so far.
     inner = rows[0][:, :0]
     if drawing:
