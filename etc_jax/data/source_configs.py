@@ -106,8 +106,12 @@ class TextConfig(MaskedConfig):
     def invented(self, folder: pathlib.Path) -> "PlainTextConfig":
         common = {x.name for x in dataclasses.fields(TextConfig)} - {"source"}
         values = {name: getattr(self, name) for name in common}
-        values |= {"tokenizer": None, "lower_case": None, "part_per_row": False}
-        values["vocab_size"] = min(self.vocab_size, invented.WORDS)
+        values["part_per_row"] = False
+        # A vocabulary too, unless that of the run is here: of a model that writes its
+        # special tokens have to be those of the model.
+        if self.tokenizer is None or any(_missing_tokenizer(self)):
+            values |= {"tokenizer": None, "lower_case": None}
+            values["vocab_size"] = min(self.vocab_size, invented.WORDS)
         values |= _invented_files(folder, "txt", str)
         return PlainTextConfig(**values, document_per="line")
 
