@@ -6,7 +6,7 @@ import pytest
 from etils import epath
 
 from etc_jax.cli import train
-from etc_jax.data.source_configs import PairsConfig
+from etc_jax.data.source_configs import JsonLinesConfig, PairsConfig
 from etc_jax.datasets import pairs
 from etc_jax.launch import __main__ as launch, preflight
 from etc_jax.papers import cost
@@ -67,11 +67,27 @@ def test_text_and_bytes_need_not_be_here(config, monkeypatch, capsys):
     assert capsys.readouterr().out.endswith(f"\n\n{8 * length} {length}\n")
 
 
-def test_pairs_need_not_be_here_but_their_vocabulary(tmp_path):
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+@pytest.fixture
+def vocabulary(tmp_path):
+    """A file of words."""
+    file = tmp_path / "vocab.txt"
+    file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    return str(file)
+
+
+def test_texts_are_read_by_the_vocabulary_of_the_run_if_it_is_here(
+    tmp_path, vocabulary
+):
+    """Its special tokens are those that a model writes."""
+    for tokenizer, read in ((vocabulary, vocabulary), ("gs://b/vocab.txt", None)):
+        config = JsonLinesConfig(paths=("absent",), tokenizer=tokenizer)
+        data = config.invented(tmp_path)
+        assert not list(data.missing()) and data.tokenizer == read
+
+
+def test_pairs_need_not_be_here_but_their_vocabulary(tmp_path, vocabulary):
     absent = {"paths": ("absent",), "validation_paths": ("absent",)}
-    config = PairsConfig(**absent, tokenizer=str(vocabulary))
+    config = PairsConfig(**absent, tokenizer=vocabulary)
     data = config.invented(tmp_path)
     assert not list(data.missing()) and data.tokenizer == config.tokenizer
     train_pairs, validation = (list(pairs.read_complete(data.files(x))) for x in absent)
