@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from etils import epath
 
-from etc_jax.base import registry
+from etc_jax.base import registry, stores
 from etc_jax.base.rules import Problem, at_least, number
 from etc_jax.config.sections import DataConfig
 from etc_jax.data.text import invented
@@ -107,9 +107,10 @@ class TextConfig(MaskedConfig):
         common = {x.name for x in dataclasses.fields(TextConfig)} - {"source"}
         values = {name: getattr(self, name) for name in common}
         values["part_per_row"] = False
-        # A vocabulary too, unless that of the run is here: of a model that writes its
-        # special tokens have to be those of the model.
-        if self.tokenizer is None or any(_missing_tokenizer(self)):
+        # A vocabulary too, unless that of the run is on this machine: of a model that
+        # writes its special tokens have to be those of the model.
+        remote = self.tokenizer is not None and stores.is_address(self.tokenizer)
+        if self.tokenizer is None or remote or any(_missing_tokenizer(self)):
             values |= {"tokenizer": None, "lower_case": None}
             values["vocab_size"] = min(self.vocab_size, invented.WORDS)
         values |= _invented_files(folder, "txt", str)
