@@ -181,7 +181,7 @@ def join_steps(x: jax.Array, axis: int) -> jax.Array:
     return unblock(unblock(x, axis), axis)
 
 
-def heads_joined(x: jax.Array) -> jax.Array:
+def join_heads(x: jax.Array) -> jax.Array:
     """`[b, n, h, d]` -> `[b, n, h * d]`.
 
     What is cut and put together is so: a TPU's tiles are of the last two axes, and
@@ -190,6 +190,6 @@ def heads_joined(x: jax.Array) -> jax.Array:
     return x.reshape(*x.shape[:2], -1)
 
 
-def heads_apart(x: jax.Array, h: int) -> jax.Array:
+def split_heads(x: jax.Array, h: int) -> jax.Array:
     """`[b, n, h * d]` -> `[b, n, h, d]`."""
     return x.reshape(*x.shape[:2], h, -1)

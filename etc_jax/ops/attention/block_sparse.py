@@ -31,7 +31,7 @@ from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
 from etc_jax.ops.attention.parts.sizes import even_chunk
-from etc_jax.ops.blocking import heads_apart, heads_joined
+from etc_jax.ops.blocking import join_heads, split_heads
 
 Array = jax.Array
 
@@ -107,7 +107,7 @@ def attend(
     def whole(x):
         return blocking.pad_axis(x, 1, 0, -(n - globals_) % block_size)
 
-    rows = [whole(heads_joined(x)) for x in (query, key, value)]
+    rows = [whole(join_heads(x)) for x in (query, key, value)]
     # Ids of numpy cannot be looked up at places that are traced.
     # Padding has id 0: nothing sees it, and its rows are zero.
     ids = whole(jnp.asarray(example_ids))
@@ -117,7 +117,7 @@ def attend(
         met = _met(ids, random_blocks, block_size, globals_)
         drop = dropout.dense()
         pairs = dense.counted(met, query.dtype)
-        rows = [heads_apart(x, h) for x in rows]
+        rows = [split_heads(x, h) for x in rows]
         return dense.attend(*rows, *pairs, scale=scale, dropout=drop)[:, :n]
     how = {
         "scale": scale,
@@ -135,7 +135,7 @@ def attend(
     # Globals, then inner rows; or first block, inner rows, last block. Cut to n.
     front = globals_ or block_size
     parts = [full_rows[:, :front], inner, full_rows[:, front:]]
-    return heads_apart(jnp.concatenate(parts, axis=1)[:, :n], h)
+    return split_heads(jnp.concatenate(parts, axis=1)[:, :n], h)
 
 
 def _check_sizes(block_size: int, chunk_blocks: int | None, num_globals: int) -> None:
@@ -171,7 +171,7 @@ def _full_rows(
 
     tokens = of_examples(ids)
     options["dropout"] = options["dropout"].stream(1)
-    rows = [heads_apart(x, h) for x in (seers(rows[0]), *rows[1:])]
+    rows = [split_heads(x, h) for x in (seers(rows[0]), *rows[1:])]
     out = full.some_rows(
         *rows,
         jax.tree.map(seers, tokens),
@@ -180,7 +180,7 @@ def _full_rows(
         shard=SequenceShard(),
         **options,
     )
-    return heads_joined(out)
+    return join_heads(out)
 
 
 def drawing_blocks(length: int, block_size: int, num_globals: int = 0) -> int:
@@ -244,7 +244,7 @@ def _inner_rows(
         common = tuple(range(first))
         # None is the block of padding after the last.
         drawn = jnp.where(drawn < 0, drawn.shape[1], drawn) + first
-    rows = [heads_apart(x, h) for x in rows]
+    rows = [split_heads(x, h) for x in rows]
     b, (_, drawing, r) = len(ids), drawn.shape
     if chunk_blocks is None:
         # Keys of a block's logits: the band, the common blocks and the drawn ones.
@@ -263,12 +263,12 @@ def _inner_rows(
     if kernels is not None:
         name, mesh_axes = kernels
         out = by_kernels.attend(name, options, *rows, blocks, dropout, mesh_axes)
-        return heads_joined(out)
+        return join_heads(out)
     heads = [jnp.swapaxes(x, 1, 2) for x in rows]
     out = block_rows(options, *heads, blocks, dropout.draws(0))
     # [b, h, places, d] -> [b, drawing * s, h * d]: rows of other blocks are zeros.
     out = jnp.swapaxes(out, 1, 2)[:, first * block_size : -block_size]
-    return heads_joined(out)
+    return join_heads(out)
 
 
 def _fenced(x: Array, block_size: int, num_globals: int) -> Array:

@@ -35,7 +35,7 @@ from etc_jax.ops.attention.parts.checks import check_one_length, check_rows
 from etc_jax.ops.attention.parts.dropout import Dropout
 from etc_jax.ops.attention.parts.inline_pairs import of_examples
 from etc_jax.ops.attention.parts.pairs import SequenceShard
-from etc_jax.ops.blocking import heads_apart, heads_joined
+from etc_jax.ops.blocking import join_heads, split_heads
 
 Array = jax.Array
 
@@ -215,7 +215,7 @@ def attend_pooled(
     key, value, marks = (
         sequence.pad_to_multiple(x, 1, pool.multiple)
         for x in (
-            *(jnp.where(real[..., None], heads_joined(x), 0) for x in (key, value)),
+            *(jnp.where(real[..., None], join_heads(x), 0) for x in (key, value)),
             real,
         )
     )
@@ -223,7 +223,7 @@ def attend_pooled(
     if implementation == "dense":
         matrix = averages(pool, key.shape[1], key.dtype)
         key, value = (
-            heads_apart(jnp.einsum("sn,bnf->bsf", matrix, x), h) for x in (key, value)
+            split_heads(jnp.einsum("sn,bnf->bsf", matrix, x), h) for x in (key, value)
         )
         # bool [b, s] of averages that hold a token, [b, 1, n, s] of pairs.
         exists = jnp.any(marks[:, None] & (matrix > 0)[None], axis=-1)
@@ -241,7 +241,7 @@ def attend_pooled(
             sequence.pad_to_multiple(x, 1, _AVERAGES) for x in (key, value, exists)
         )
     # [b, s, h * d] -> [b, s, h, d].
-    key, value = (heads_apart(x, h) for x in (key, value))
+    key, value = (split_heads(x, h) for x in (key, value))
     rows = (query, real, key, value, exists)
     if kernels is not None:
         return _all_keys((kernels, mesh_axes), *rows, scale, dropout)
@@ -300,7 +300,7 @@ def _block_rows(
     """Attention of whole blocks here, of a device or of all."""
     size, reach, count = blocks.size, blocks.reach, query.shape[1] // blocks.size
     h = query.shape[2]
-    query, key, value = (heads_joined(x) for x in (query, key, value))
+    query, key, value = (join_heads(x) for x in (query, key, value))
     # What a block sees of itself and its neighbours: [b, C, size + 2 * reach, ...].
     around = [*shard.around((key, value), reach, 1), *shard.around((ids,), reach, 1)]
     around = [blocking.windows(x, count, size, 1) for x in around]
@@ -319,24 +319,24 @@ def _block_rows(
                 jnp.concatenate([a, w], axis=1)
                 for a, w in zip(side, window, strict=True)
             ]
-        query, *rows = (heads_apart(x, h) for x in (query, *window[:2]))
+        query, *rows = (split_heads(x, h) for x in (query, *window[:2]))
         out = attend_in_parts(
             query, query_ids, *rows, window[2], scale, dropout.rate, rng, shards
         )
-        return heads_joined(out)
+        return join_heads(out)
 
     if kernels is not None:
         rows = query, ids, around, side
         out = _blocks_by_kernels(kernels, *rows, h, scale, dropout)
     else:
         keys = around[0].shape[2] + (side[0].shape[1] if side else 0)
-        at_once = blocks_at_once(heads_apart(query, h), size, keys, shards)
+        at_once = blocks_at_once(split_heads(query, h), size, keys, shards)
         inputs = [blocks_first(x, size) for x in (query, ids)]
         # [b, C, ...] -> [C, b, ...].
         inputs += [jnp.moveaxis(x, 1, 0) for x in around]
         out = each_block(of_block, inputs, at_once, dropout.rng, shard)
     if not side:
-        return heads_apart(out, h)
+        return split_heads(out, h)
     rest = h, scale, dropout, shards, shard, kernels
     global_rows = _global_rows(fronts, key, value, ids, *rest)
     if shard.axis_name is not None:
@@ -346,7 +346,7 @@ def _block_rows(
     # [b, C, globals, h * d] in place of the first ones of [b, C, size, h * d].
     global_rows, out = (blocking.blocks(x, count, 1) for x in (global_rows, out))
     out = jnp.concatenate([global_rows, out[:, :, blocks.num_globals :]], axis=2)
-    return heads_apart(blocking.unblock(out, 1), h)
+    return split_heads(blocking.unblock(out, 1), h)
 
 
 def _blocks_by_kernels(
@@ -378,9 +378,9 @@ def _blocks_by_kernels(
     query, ids, key, value, key_ids = (
         blocking.unblock(x, 0) for x in (query, ids, *window)
     )
-    query, key, value = (heads_apart(x, h) for x in (query, key, value))
+    query, key, value = (split_heads(x, h) for x in (query, key, value))
     rows = query, ids, key, value, key_ids
-    out = heads_joined(_all_keys(kernels, *rows, scale, dropout))
+    out = join_heads(_all_keys(kernels, *rows, scale, dropout))
     # [b * C, size, h * d] -> [b, n, h * d].
     return blocking.unblock(blocking.blocks(out, b, 0), 1)
 
@@ -429,10 +429,10 @@ def _global_rows(
 ) -> Array:
     """Attention of all global tokens to everything."""
     query, _, _, query_ids = fronts
-    query, key, value = (heads_apart(x, h) for x in (query, key, value))
+    query, key, value = (split_heads(x, h) for x in (query, key, value))
     rows = query, query_ids, key, value, ids
     out = _all_keys(kernels, *rows, scale, dropout.stream(1), shards, shard)
-    return heads_joined(out)
+    return join_heads(out)
 
 
 def _checked_ids(query, key, value, example_ids) -> Array:

@@ -22,9 +22,9 @@ from jax.experimental.pallas import tpu as pltpu
 from etc_jax.ops.attention.kernels.tpu import calls
 from etc_jax.ops.attention.kernels.tpu.calls import Part
 from etc_jax.ops.attention.kernels.tpu.registers import heads_apart, iota, product
-from etc_jax.ops.attention.kernels.tpu.tiles import LOG2_E
+from etc_jax.ops.attention.kernels.tpu.tiles import LOG2_E, normalised
 from etc_jax.ops.attention.parts.block_parts import BAND
-from etc_jax.ops.attention.parts.softmax import MASKED, normalisation
+from etc_jax.ops.attention.parts.softmax import MASKED
 from etc_jax.ops.blocking import like
 from etc_jax.ops.dropout import counted_factors
 
@@ -227,9 +227,7 @@ def _forward(inputs, outputs, scratch, *, options: Options):
         product(x.read(inputs["value"]).T, part)
         for x, part in zip(keys, _apart(options, p.astype(dtype)), strict=True)
     )
-    # A small scale must not bring the maximum of a row that sees nothing near others.
-    top = jnp.where(top > MASKED / 2, top * options.scale, MASKED)
-    factor, lse = normalisation(total, top)
+    factor, lse = normalised(options.scale, total, top)
     output = _heads_together(options, acc * factor)
     outputs["output"][...] = output.astype(outputs["output"].dtype)
     outputs["lse"][...] = lse

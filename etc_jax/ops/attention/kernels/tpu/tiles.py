@@ -334,6 +334,12 @@ def times_rows(x: Array, factor: Array, ways: int) -> Array:
     )
 
 
+def normalised(scale: float, total: Array, top: Array) -> tuple[Array, Array]:
+    """See `normalisation`, of maxima before the scale: all four `[1, queries]`."""
+    # A small scale must not bring the maximum of a row that sees nothing near others.
+    return normalisation(total, jnp.where(top > MASKED / 2, top * scale, MASKED))
+
+
 def write_rows(softmax: Softmax, outputs, acc: Array, total: Array, top: Array) -> None:
     """Writes output and log-sum-exp.
 
@@ -345,9 +351,7 @@ def write_rows(softmax: Softmax, outputs, acc: Array, total: Array, top: Array) 
       top: maxima before the scale, `[1, ways * q]`.
     """
     ways = softmax.ways
-    # A small scale must not bring the maximum of a row that sees nothing near others.
-    top = jnp.where(top > MASKED / 2, top * softmax.scale, MASKED)
-    factor, lse = normalisation(total, top)
+    factor, lse = normalised(softmax.scale, total, top)
     output = times_rows(acc, factor, ways)
     outputs["output"][...] = output.astype(outputs["output"].dtype).T
     outputs["lse"][...] = heads(lse, ways)
